@@ -29,7 +29,7 @@ static const char text[] = "pleat help kv: ways to keep a KV cache, as --kv name
                            "  kvcomp                     a bounded error, entropy-coded (KVComp)\n"
                            "  kvcomp:k=0.1,v=0.2         with steps of your own\n"
                            "  kivi:bits=2                2 or 4 bits, 32 tokens sharing a scale\n"
-                           "  rd                         steps and codebooks of the model (`pleat stats`)\n"
+                           "  rd:fine=512                the model's steps (`pleat stats`), half at first\n"
                            "  auto:bytes=20%             rd within a budget for the whole cache\n"
                            "\n"
                            "Keys stand in any order; those that are left out keep their defaults. Examples:\n"

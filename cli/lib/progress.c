@@ -40,13 +40,14 @@ void progress_part(uint32_t part, uint32_t n_parts) {
     whole.n_parts = n_parts;
 }
 
-/* ", 2 of 5 (3:20 left in all)", or "". */
-static void say_whole(char *out, size_t cap, uint64_t done) {
+/* ", 2 of 5 (3:20 left in all)", or "": no less than this part has left, though parts before took less. */
+static void say_whole(char *out, size_t cap, uint64_t done, double part_left_s) {
     out[0] = 0;
     if (whole.n_parts < 2) return;
     const double parts = (double)(whole.part - whole.first) + (double)done / (double)line.total;
     const double spent_s = measure_now_s() - whole.start_s;
-    const double left_s = spent_s / parts * ((double)(whole.n_parts - whole.first) - parts);
+    const double whole_left_s = spent_s / parts * ((double)(whole.n_parts - whole.first) - parts);
+    const double left_s = whole_left_s > part_left_s ? whole_left_s : part_left_s;
     const unsigned long left = left_s > 0 ? (unsigned long)left_s : 0;
     snprintf(out, cap, ", %u of %u (%lu:%02lu left in all)", whole.part + 1, whole.n_parts, left / 60, left % 60);
 }
@@ -67,7 +68,7 @@ static void draw(uint64_t done, double left_s) {
     char bar[] = " [                        ]", all[80], left[160];
     const uint64_t filled = done >= line.total ? WIDTH : done * WIDTH / line.total;
     for (uint64_t i = 0; i < WIDTH; i++) bar[2 + i] = i < filled ? '=' : i == filled ? '>' : ' ';
-    say_whole(all, sizeof all, done);
+    say_whole(all, sizeof all, done, left_s);
     snprintf(left, sizeof left, " %llu/%llu  %.0f s left%s", (unsigned long long)done, (unsigned long long)line.total,
              left_s, all);
     const uint32_t columns = terminal_columns(stderr) - 1;
