@@ -60,6 +60,14 @@ typedef struct pleat__block_format {
  * 16..512. */
 pleat_status pleat__block_format_of(const pleat_spec *spec, uint32_t head_dim, pleat__block_format *format);
 
+/* How many blocks of block_tokens become of n_warm tokens that are in none: so many that behind the sinks the spec's
+ * buffer is left at most, or a part of a block. */
+static inline uint32_t pleat__blocks_due(const pleat_spec *spec, uint32_t n_warm, uint32_t block_tokens) {
+    const uint32_t n = n_warm - pleat__min_u32(n_warm, spec->sinks);
+    if (n <= spec->buffer) return 0;
+    return pleat__min_u32(pleat__div_up_u32(n - spec->buffer, block_tokens), n / block_tokens);
+}
+
 /* Give a format its steps: rels, levels and, if units may be, whether they are tried on grids: where that takes 3 to
  * PLEAT__GRID_LEVELS. */
 #define PLEAT__GRID_LEVELS 64u

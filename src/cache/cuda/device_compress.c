@@ -50,9 +50,7 @@ pleat_status pleat__device_compress_check(const pleat_spec *spec, uint32_t head_
 }
 
 uint32_t pleat__device_blocks_of(const pleat_device_cache *c, uint32_t n_tokens) {
-    const uint32_t n = n_tokens - pleat__min_u32(n_tokens, c->opt.spec.sinks), buffer = c->lanes.blocks.buffer;
-    if (!c->lanes.policy.has_blocks || n <= buffer) return 0;
-    return pleat__min_u32(pleat__div_up_u32(n - buffer, PLEAT__PACK_TOKENS), n / PLEAT__PACK_TOKENS);
+    return c->lanes.policy.has_blocks ? pleat__blocks_due(&c->opt.spec, n_tokens, PLEAT__PACK_TOKENS) : 0;
 }
 
 uint32_t pleat__device_compress_most_pages(const pleat_device_cache *c, uint32_t n_tokens) {

@@ -137,12 +137,9 @@ static void cancel(const pleat_cache *c, const pleat__step_item *item) {
 
 /* ---- a step -------------------------------------------------------------------------------------- */
 
-/* Of n_warm tokens that are in no block those that become blocks of block_tokens: so many that behind the sinks `buffer`
- * are left at most, or a part of a block. */
+/* Of n_warm tokens that are in no block those that become blocks. */
 static uint32_t count_due(uint32_t n_warm, const pleat_spec *spec, uint32_t block_tokens) {
-    const uint32_t n = n_warm - pleat__min_u32(n_warm, spec->sinks);
-    if (n <= spec->buffer) return 0;
-    return pleat__min_u32(pleat__div_up_u32(n - spec->buffer, block_tokens), n / block_tokens) * block_tokens;
+    return pleat__blocks_due(spec, n_warm, block_tokens) * block_tokens;
 }
 
 static void end_at(const pleat__item_counts *n, const pleat_spec *spec, uint32_t block_tokens, pleat__item_end *end) {
