@@ -20,6 +20,7 @@ static const char text[] = "pleat help kv: ways to keep a KV cache, as --kv name
                            "fewer tokens (eviction)\n"
                            "  h2o:budget=512             tokens a KV head; also random recent expected\n"
                            "                             streaming snapkv pyramidkv adakv dropkv kvzip\n"
+                           "                             leverage\n"
                            "  novel:budget=25%           keys unlike the others'; h2o+novel: half of each\n"
                            "  snapkv:budget=25%          a share of the prompt; in bytes: budget=4MiB\n"
                            "  h2o:budget=25%+kvcrush     representatives of what is dropped, too (KVCrush)\n"
