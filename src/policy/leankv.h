@@ -23,9 +23,9 @@
  *         which becomes low, dropped or stays; and the least significant low token, dropped if its level is drop
  *
  * every > 1: in generation only a step that makes N a multiple of every is counted.  Its attention counts `every` times
- * over, for those of the steps since the last one, so that significance is still about the mean: a token that came
- * between two counted steps has up to every-1 queries too many, of at least `window`, as has every token after a prompt.
- * Other steps count and class nothing; so up to every-1 tokens more are high.  At the end of a counted step, together:
+ * over, for all steps since the last one, so that significance is still about the mean.  A token that came between two
+ * counted steps has up to every-1 queries too many, of at least `window`; so has every token after a prompt.  Other steps
+ * count and class nothing: up to every-1 tokens more are high.  At the end of a counted step, together:
  *
  *     of the high side   tokens outside the window whose level() is not high become low or are dropped
  *     of the low side    tokens whose level() is drop are dropped
