@@ -242,9 +242,9 @@ void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_ite
     if (span.new_slot >= from && span.new_slot < to) pleat__cache_store_item(job, item, head);
 
     if (from < span.low_from)
-        pleat__attn_decode_prefetch(&span.high, from);
+        pleat__attn_decode_prefetch(&span.high, from, pleat__min_u32(to, span.high.n_slots));
     else if (!span.low.blocks)
-        pleat__attn_decode_prefetch(&span.low, from - span.low_from);
+        pleat__attn_decode_prefetch(&span.low, from - span.low_from, to - span.low_from);
     pleat__decode_scratch scratch;
     pleat__arena arena = pleat__cache_scratch(c, worker);
     pleat__cache_carve_decode(c, &scratch, &arena);
