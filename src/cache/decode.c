@@ -125,6 +125,7 @@ static span_logits logits_of(const pleat__layer_job *job, const pleat__step_item
                              const slot_span *span, const pleat__decode_scratch *scratch) {
     const pleat_cache *c = job->cache;
     if (!c->counting.of_steps || !span->high.layout->tracked || item->n_new == 0) return (span_logits){0};
+    if (!pleat__step_is_counted(&c->opt.spec, item->n_before + 1)) return (span_logits){0};
     if (span->n_splits == 1 && span->n_span <= PLEAT__SCRATCH_SPAN_SLOTS)
         return (span_logits){scratch->logits, PLEAT__SCRATCH_SPAN_SLOTS};
     return (span_logits){c->work.logits + lane_in_step(c, item, head) * c->n_group * c->work.logits_cap,
@@ -175,6 +176,7 @@ static void finish_head(const pleat__layer_job *job, const pleat__step_item *ite
     pleat__attn_finish(acc, c->n_group, c->opt.head_dim, job->out + at * c->opt.head_dim, lse2);
     for (uint32_t g = 0; job->lse && g < c->n_group; g++) job->lse[at + g] = lse2[g] * (float)M_LN2;
     if (!logits.data) return;
+    for (uint32_t g = 0; g < c->n_group; g++) lse2[g] -= c->counting.every_log2;
     const uint32_t high_from = span->n_sealed[PLEAT__HIGH], low_from = span->n_sealed[PLEAT__LOW];
     count_received(c, &span->high, high_from, logits, lse2);
     const span_logits low_logits = {logits.data + span->low_from, logits.stride};
