@@ -20,8 +20,8 @@
  *              8 bits      symbol << 3 | bits - 1     8 for each half of the table; the index's bit 7 chooses
  *     wide                 symbol | bits << 8         gathered: 512 entries would be 64 shuffles
  *
- * Most codebooks are *split* (codebook.h): words of up to 4 or 5 bits are looked up by as many, longer ones by what
- * stands behind their ones, and bit 7 of the first entry says that the word is longer.
+ * Most codebooks are *split* (codebook.h).  Words of up to 4 or 5 bits are looked up by as many, longer ones by what
+ * stands behind their ones.  Bit 7 of the first entry says that the word is longer.
  *
  *     pairs    7, 8 bits   symbols, lengths           2 shuffles each, and 2 or 4
  *     narrow   4 and 4     symbol << 3 | bits         1, and 1
