@@ -23,7 +23,7 @@ typedef struct spec_words {
 
 /* Keys by name, with a + where it stands behind another. */
 static const spec_words keys[] = {
-    {"leankv", "ah= al= window= high= low= threshold= step= profile="},
+    {"leankv", "ah= al= window= high= low= threshold= step= every= profile="},
     {"topk", "keep= window= format="},
     {"random", RANKING_KEYS},
     {"recent", "budget= format= reclaim="},
@@ -52,6 +52,7 @@ static const spec_words values[] = {
     {"mean", "prompt model"},      {"anchor", "mean random alternate kmeans"},
     {"unit", "token page"},        {"kunit", "channel block"},
     {"block", "16 32 64 128 256"}, {"bits", "2 4"},
+    {"every", "1 2 4 8"},
 };
 
 /* What may stand behind a first name, by that name. */

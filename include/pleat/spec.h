@@ -15,7 +15,7 @@
  *                                            in f16 a token and side: x' = norm*level[code].  kvcomp and kivi have none
  *                                            for their buffer.  tq4 and tq3 are read as h4v4 and h3v3, which TurboQuant
  *                                            is in llama.cpp's family
- *     leankv:ah=3,al=0,window=64,high=k8v4,low=k4v2,threshold=length,step=paper
+ *     leankv:ah=3,al=0,window=64,high=k8v4,low=k4v2,threshold=length,step=paper,every=1
  *                                            each KV head keeps important tokens in the high format, middling ones
  *                                            in the low one and drops the rest; all keys may be left out
  *     leankv:profile=FILE                    the same with what `pleat calibrate` found for a model; no other key
@@ -65,6 +65,8 @@
  * beyond it at equal bytes.
  *     threshold   length: N as above; position: the token's own position in place of N, for the tokens of a prompt
  *     step        paper: Algorithm 1; code: the order of its authors' code (src/policy/leankv.h has both)
+ *     every       1: as in the paper.  2, 4, 8, with step=paper: in generation attention is counted, and tokens are classed,
+ *                 only when the sequence's length is a multiple of it; src/policy/leankv.h says how
  *
  * Eviction.  src/policy/ has a file for each policy: what it ranks tokens by, and when.
  *     random      a hash of lane and position                                   in prompts and generation
@@ -225,6 +227,7 @@ typedef struct pleat_spec {
     pleat_policy policy;
     pleat_threshold threshold;       /* leankv */
     pleat_step_order step;           /* leankv */
+    uint32_t every;                  /* leankv: 1, 2, 4, 8; above 1 with step=paper */
     uint32_t window;                 /* newest tokens that stay high; 1..2^24; recent, streaming: 1 */
     float ah, al;                    /* leankv: 0 <= al <= ah <= 1e6 */
     float keep;                      /* topk: share of the tokens, 0 < keep <= 1 */

@@ -129,8 +129,9 @@ static void prefetch_bytes(const void *p, size_t n_bytes) {
     for (size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch((const uint8_t *)p + i, 0, 2);
 }
 
-void pleat__attn_decode_prefetch(const pleat__kv_run *run, uint32_t slot) {
+void pleat__attn_decode_prefetch(const pleat__kv_run *run, uint32_t slot, uint32_t slot_to) {
     const pleat__page_layout *l = run->layout;
+    pleat__decode_touch(run, slot, pleat__min_u32(slot_to, slot + PLEAT__DECODE_TOUCH_SLOTS));
     pleat__tile_cursor c;
     pleat__tile_cursor_init(&c, run, slot);
     for (uint32_t left = pleat__decode_group_tiles(l); left > 0 && c.page; left--, pleat__tile_cursor_next(&c)) {

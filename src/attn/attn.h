@@ -76,9 +76,9 @@ void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group,
 typedef void (*pleat__attn_decode_fn)(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                                       uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
 
-/* Ask the memory for the tiles that decode() of a range from `slot` reads first; it asks for the others itself.  Worth
+/* Ask the memory for the tiles that decode() of slots [slot, slot_to) reads first; it asks for the others itself.  Worth
  * while before the query is made ready. */
-void pleat__attn_decode_prefetch(const pleat__kv_run *run, uint32_t slot);
+void pleat__attn_decode_prefetch(const pleat__kv_run *run, uint32_t slot, uint32_t slot_to);
 
 /* Into how many ranges of about equal bytes a lane is cut that has n_slots and whose tiles have n_bytes.  As many as
  * bring one down to 256 KiB, but of 512 slots or more on average, and 32 at most.  A range costs one more query

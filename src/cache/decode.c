@@ -125,6 +125,7 @@ static span_logits logits_of(const pleat__layer_job *job, const pleat__step_item
                              const slot_span *span, const pleat__decode_scratch *scratch) {
     const pleat_cache *c = job->cache;
     if (!c->counting.of_steps || !span->high.layout->tracked || item->n_new == 0) return (span_logits){0};
+    if (!pleat__step_is_counted(&c->opt.spec, item->n_before + 1)) return (span_logits){0};
     if (span->n_splits == 1 && span->n_span <= PLEAT__SCRATCH_SPAN_SLOTS)
         return (span_logits){scratch->logits, PLEAT__SCRATCH_SPAN_SLOTS};
     return (span_logits){c->work.logits + lane_in_step(c, item, head) * c->n_group * c->work.logits_cap,
@@ -175,6 +176,7 @@ static void finish_head(const pleat__layer_job *job, const pleat__step_item *ite
     pleat__attn_finish(acc, c->n_group, c->opt.head_dim, job->out + at * c->opt.head_dim, lse2);
     for (uint32_t g = 0; job->lse && g < c->n_group; g++) job->lse[at + g] = lse2[g] * (float)M_LN2;
     if (!logits.data) return;
+    for (uint32_t g = 0; g < c->n_group; g++) lse2[g] -= c->counting.every_log2;
     const uint32_t high_from = span->n_sealed[PLEAT__HIGH], low_from = span->n_sealed[PLEAT__LOW];
     count_received(c, &span->high, high_from, logits, lse2);
     const span_logits low_logits = {logits.data + span->low_from, logits.stride};
@@ -230,19 +232,36 @@ static void init_query(const pleat__layer_job *job, const pleat__step_item *item
     query->cap2 = c->cap2;
 }
 
+/* Let the run that `split` ends in go on, for those who prefetch, to the unit that this worker is likely to take next:
+ * units are handed out in order, and all take about as long.  *next is filled. */
+static void foresee(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
+                    slot_span *span, slot_span *next) {
+    const pleat_cache *c = job->cache;
+    const uint32_t n_heads = c->opt.n_kv_heads, unit = split * n_heads + head + pleat_workers_count(c->opt.workers);
+    find_span(job, item, unit % n_heads, next);
+    if (unit / n_heads >= next->n_splits) return;
+    const uint32_t from = split_from(c, next, unit / n_heads);
+    pleat__kv_run *last = split_from(c, span, split + 1) <= span->low_from ? &span->high : &span->low;
+    const pleat__kv_run *first = from < next->low_from ? &next->high : &next->low;
+    if (last->blocks || first->blocks || last->layout != first->layout) return;
+    last->then = first;
+    last->then_slot = first == &next->low ? from - next->low_from : from;
+}
+
 void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
                               uint32_t worker) {
     const pleat_cache *c = job->cache;
-    slot_span span;
+    slot_span span, next;
     find_span(job, item, head, &span);
     if (split >= span.n_splits) return; /* other lanes of the item are longer */
+    foresee(job, item, head, split, &span, &next);
     const uint32_t from = split_from(c, &span, split), to = split_from(c, &span, split + 1);
     if (span.new_slot >= from && span.new_slot < to) pleat__cache_store_item(job, item, head);
 
     if (from < span.low_from)
-        pleat__attn_decode_prefetch(&span.high, from);
+        pleat__attn_decode_prefetch(&span.high, from, pleat__min_u32(to, span.high.n_slots));
     else if (!span.low.blocks)
-        pleat__attn_decode_prefetch(&span.low, from - span.low_from);
+        pleat__attn_decode_prefetch(&span.low, from - span.low_from, to - span.low_from);
     pleat__decode_scratch scratch;
     pleat__arena arena = pleat__cache_scratch(c, worker);
     pleat__cache_carve_decode(c, &scratch, &arena);

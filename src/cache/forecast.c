@@ -128,7 +128,7 @@ pleat_forecast_seq pleat_forecast_step(const pleat_forecast *f, const pleat_fore
                                   .n_classed = before->n_classed,
                                   .n_prompt = before->n_prompt,
                                   .flags = flags};
-    const pleat__item_end end = pleat__item_end_at(&n, f->spec.window);
+    const pleat__item_end end = pleat__item_end_at(&n, &f->spec);
     pleat_forecast_seq q = *before;
     q.n_tokens += n_new;
     q.n_prompt = end.n_prompt;

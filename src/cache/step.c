@@ -26,7 +26,7 @@ static void plan_end(const pleat_cache *c, pleat__step_item *item, uint32_t flag
                                   .n_classed = item->seq->n_classed,
                                   .n_prompt = item->seq->n_prompt,
                                   .flags = flags};
-    item->end = pleat__item_end_at(&n, c->opt.spec.window);
+    item->end = pleat__item_end_at(&n, &c->opt.spec);
     if (c->keep->plan) c->keep->plan(c, &n, &item->end);
 }
 

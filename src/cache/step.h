@@ -21,11 +21,12 @@
 
 #include "cache/sequence.h"
 #include "page/plan.h"
+#include "policy/policy.h"
 
 /* What the end of a step does to the lanes of an item's sequence. */
 typedef enum pleat__compaction {
     PLEAT__COMPACT_NOT,    /* no policy, no token left the window, or more of the prompt follows */
-    PLEAT__COMPACT_STEP,   /* one token left the window */
+    PLEAT__COMPACT_STEP,   /* a step of generation: one token left the window, or those since the last counted step */
     PLEAT__COMPACT_PROMPT, /* several did, or blocks are due */
 } pleat__compaction;
 
@@ -47,11 +48,11 @@ typedef struct pleat__item_end {
     uint32_t n_fresh;   /* pages that each lane takes for what is copied (reclaim=copy) */
 } pleat__item_end;
 
-/* The end that changes no lane.  A prompt's last part may be a single token: then more than one leaves the window. */
-static inline pleat__item_end pleat__item_end_at(const pleat__item_counts *n, uint32_t window) {
-    const uint32_t n_after = n->n_before + n->n_new;
-    const bool ends_prompt =
-        !(n->flags & PLEAT_ITEM_MORE) && (n->n_new > 1 || n->n_prompt == 0 || n_after > window + n->n_classed + 1);
+/* The end that changes no lane.  A prompt's last part may be a single token: then more leave the window than ever do
+ * between two counted steps. */
+static inline pleat__item_end pleat__item_end_at(const pleat__item_counts *n, const pleat_spec *spec) {
+    const uint32_t n_after = n->n_before + n->n_new, most = spec->window + n->n_classed + pleat__counted_every(spec);
+    const bool ends_prompt = !(n->flags & PLEAT_ITEM_MORE) && (n->n_new > 1 || n->n_prompt == 0 || n_after > most);
     return (pleat__item_end){
         .compaction = PLEAT__COMPACT_NOT, .n_classed = n->n_classed, .n_prompt = ends_prompt ? n_after : n->n_prompt};
 }

@@ -55,6 +55,16 @@ pleat__policy_step pleat__leankv_step(const pleat_spec *spec, const pleat__scan_
     return step;
 }
 
+void pleat__leankv_leavers(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
+                           uint32_t n_tokens, pleat__leavers *out) {
+    const float ah = threshold(spec->ah, n_tokens), al = threshold(spec->al, n_tokens);
+    const uint32_t most = 2 * spec->every;
+    float significance[PLEAT__LEAVERS_CAP];
+    out->n_low = pleat__scan_below(scan, &lane->low, n_tokens, spec->window, al, most, out->low, significance);
+    out->n_high = pleat__scan_below(scan, &lane->high, n_tokens, spec->window, ah, most, out->high, significance);
+    for (uint32_t i = 0; i < out->n_high; i++) out->is_dropped[i] = significance[i] < al;
+}
+
 void pleat__leankv_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint32_t classed,
                           uint8_t *levels) {
     pleat__tracked page;
@@ -84,5 +94,8 @@ static bool stays_low(const pleat_spec *spec, float significance, uint32_t posit
     return pleat__leankv_level(spec, significance, position, n_tokens, false) != PLEAT_LEVEL_DROPPED;
 }
 
-const pleat__leveler pleat__leveler_leankv = {
-    .step = pleat__leankv_step, .prompt = prompt, .has_low_side = has_low_side, .stays_low = stays_low};
+const pleat__leveler pleat__leveler_leankv = {.step = pleat__leankv_step,
+                                              .leavers = pleat__leankv_leavers,
+                                              .prompt = prompt,
+                                              .has_low_side = has_low_side,
+                                              .stays_low = stays_low};

@@ -22,6 +22,16 @@
  *         c stays high whatever it received.  Victims: the least significant high token outside the window, c included,
  *         which becomes low, dropped or stays; and the least significant low token, dropped if its level is drop
  *
+ * every > 1: in generation only a step that makes N a multiple of every is counted.  Its attention counts `every` times
+ * over, for all steps since the last one, so that significance is still about the mean.  A token that came between two
+ * counted steps has up to every-1 queries too many, of at least `window`; so has every token after a prompt.  Other steps
+ * count and class nothing: up to every-1 tokens more are high.  At the end of a counted step, together:
+ *
+ *     of the high side   tokens outside the window whose level() is not high become low or are dropped
+ *     of the low side    tokens whose level() is drop are dropped
+ *
+ * of each side 2*every at most, from the lowest slot on; others wait.  No one is a victim in another's place.
+ *
  * c is not its own victim under step=paper: it was found at least as significant as the threshold that a victim must
  * miss.
  */
@@ -34,9 +44,11 @@
 pleat_level pleat__leankv_level(const pleat_spec *spec, float significance, uint32_t position, uint32_t n_tokens,
                                 bool in_prompt);
 
-/* policy.h's two questions; for the first n_tokens > spec->window. */
+/* policy.h's questions; for the first n_tokens > spec->window. */
 pleat__policy_step pleat__leankv_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
                                       uint32_t n_tokens);
+void pleat__leankv_leavers(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
+                           uint32_t n_tokens, pleat__leavers *out);
 void pleat__leankv_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint32_t classed,
                           uint8_t *levels);
 

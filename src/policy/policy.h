@@ -69,12 +69,30 @@ static inline pleat__policy_step pleat__policy_no_step(void) {
                                 .low_victim = PLEAT__NO_SLOT};
 }
 
+/* Of steps of generation, is the one that makes the sequence n_tokens long counted: does its attention count, and are
+ * tokens classed at its end?  By the sequence's length, so that it is the same alone and in company. */
+static inline uint32_t pleat__counted_every(const pleat_spec *spec) { return spec->every > 1 ? spec->every : 1; }
+static inline bool pleat__step_is_counted(const pleat_spec *spec, uint32_t n_tokens) {
+    return n_tokens % pleat__counted_every(spec) == 0;
+}
+
+/* Who leaves one lane at the end of a counted step where not every step is: slots from the lowest on. */
+#define PLEAT__LEAVERS_CAP 16u /* 2 * every, at most */
+typedef struct pleat__leavers {
+    uint32_t n_high, n_low;
+    uint32_t high[PLEAT__LEAVERS_CAP], low[PLEAT__LEAVERS_CAP]; /* low: dropped */
+    bool is_dropped[PLEAT__LEAVERS_CAP];                        /* of high: else it becomes low */
+} pleat__leavers;
+
 /* A policy with levels.  step and prompt are the two questions below, which ask the spec's policy. */
 typedef struct pleat__leveler {
     pleat__policy_step (*step)(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
                                uint32_t n_tokens);
     void (*prompt)(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint32_t classed,
                    uint8_t *levels, float *scratch);
+    /* The end of a counted step, with spec->every > 1.  NULL: the policy counts every step. */
+    void (*leavers)(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane, uint32_t n_tokens,
+                    pleat__leavers *out);
     bool (*has_low_side)(const pleat_spec *spec); /* NULL: no token is ever low */
     /* Whether a token of the low side stays there, by thresholds that may have been raised; of policies that have
      * one. */

@@ -110,6 +110,29 @@ uint32_t pleat__scan_least(const pleat__scan_dsp *dsp, const pleat__kv_run *run,
     return slot;
 }
 
+/* ---- all that are below --------------------------------------------------------------------------- */
+
+uint32_t pleat__scan_below(const pleat__scan_dsp *dsp, const pleat__kv_run *run, uint32_t n_tokens, uint32_t window,
+                           float limit, uint32_t most, uint32_t *slots, float *significances) {
+    const pleat__scan_bound bound = {.newest = n_tokens - 1, .end = (int32_t)(n_tokens - window), .limit = limit};
+    const uint32_t n_pages = pleat__tracked_pages(run);
+    uint32_t n = 0;
+    for (uint32_t page_idx = 0; page_idx < n_pages && n < most && limit > 0; page_idx++) {
+        fetch(run, page_idx + AHEAD, n_pages, run->layout->score_off);
+        fetch(run, page_idx + AHEAD, n_pages, run->layout->pos_off);
+        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+        for (uint32_t i = dsp->below(&page, 0, &bound); i < page.n && n < most;
+             i = (i + 1) % BLOCK ? i + 1 : dsp->below(&page, i + 1, &bound)) {
+            if (page.positions[i] < 0 || page.positions[i] >= bound.end) continue;
+            const float s = pleat__significance(page.sums[i], (uint32_t)page.positions[i], n_tokens);
+            if (!(s < limit)) continue;
+            slots[n] = page.first + i;
+            significances[n++] = s;
+        }
+    }
+    return n;
+}
+
 /* ---- how many ------------------------------------------------------------------------------------ */
 
 static uint32_t block_live(const int32_t *positions) {

@@ -91,6 +91,11 @@ uint32_t pleat__scan_find(const pleat__scan_dsp *dsp, const pleat__kv_run *run, 
 uint32_t pleat__scan_least(const pleat__scan_dsp *dsp, const pleat__kv_run *run, uint32_t n_tokens, uint32_t window,
                            float limit, float *least);
 
+/* The first `most` slots whose tokens are outside the window and below `limit`, and their significances; how many there
+ * are.  As for the least. */
+uint32_t pleat__scan_below(const pleat__scan_dsp *dsp, const pleat__kv_run *run, uint32_t n_tokens, uint32_t window,
+                           float limit, uint32_t most, uint32_t *slots, float *significances);
+
 /* Slots that are not dead. */
 uint32_t pleat__scan_live(const pleat__kv_run *run);
 

@@ -72,8 +72,8 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     ROTATED("h2v4", 2, 4), ROTATED("h2v3", 2, 3), ROTATED("h2v2", 2, 2),
     {"leankv",
      {.policy = PLEAT_POLICY_LEANKV, .ah = 3, .al = 0, .window = 64, .high = {8, 4}, .low = {4, 2},
-      .threshold = PLEAT_THRESHOLD_LENGTH, .step = PLEAT_STEP_PAPER},
-     8,
+      .threshold = PLEAT_THRESHOLD_LENGTH, .step = PLEAT_STEP_PAPER, .every = 1},
+     9,
      {{"ah", .offset = AT(ah), NUMBER(0, 1e6, "a number from 0 to 1000000"), .is_printed = true},
       {"al", .offset = AT(al), NUMBER(0, 1e6, "a number from 0 to 1000000"), .is_printed = true},
       A_WINDOW,
@@ -82,6 +82,8 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
       {"threshold", .offset = AT(threshold), .type = PLEAT__KEY_WORD, .words = {"length", "position"},
        .allowed = "length or position"},
       {"step", .offset = AT(step), .type = PLEAT__KEY_WORD, .words = {"paper", "code"}, .allowed = "paper or code"},
+      {"every", .offset = AT(every), .type = PLEAT__KEY_COUNT, .min = 1, .max = 8, .is_power = true,
+       .allowed = "1, 2, 4 or 8"},
       {"profile", .offset = AT(profile), .type = PLEAT__KEY_PATH, .is_alone = true,
        .allowed = "a path of 1 to 199 bytes without ',' and '+'"}},
      .behind = {NULL}},
@@ -313,25 +315,34 @@ static bool crowds(const pleat__spec_stage *stage, const pleat_spec *spec, pleat
     return true;
 }
 
+/* The order of victims is of steps that are all counted. */
+static bool skips(const pleat__spec_stage *stage, const pleat_spec *spec, pleat__spec_excess *out) {
+    out->key = find_key(stage, "every");
+    out->limit = find_key(stage, "step");
+    if (!out->key || spec->every < 2 || spec->step != PLEAT_STEP_CODE) return false;
+    snprintf(out->text, sizeof out->text, "every=%u does not go with step=code", spec->every);
+    return true;
+}
+
 bool pleat__spec_exceeds(const pleat__spec_stage *stage, const pleat_spec *spec, pleat__spec_excess *out) {
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         out->key = find_key(stage, limits[i][0]);
         out->limit = find_key(stage, limits[i][1]);
         if (out->key && out->limit && exceeds(out->key, out->limit, spec, out)) return true;
     }
-    return starves(stage, spec, out) || crowds(stage, spec, out);
+    return skips(stage, spec, out) || starves(stage, spec, out) || crowds(stage, spec, out);
 }
 
 static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
     return memcmp(&a->high, &b->high, sizeof a->high) == 0 && memcmp(&a->low, &b->low, sizeof a->low) == 0 &&
-           a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->window == b->window &&
-           a->ah == b->ah && a->al == b->al && a->keep == b->keep && budgets_equal(a->budget, b->budget) &&
-           a->sinks == b->sinks && a->reclaim == b->reclaim && a->mean == b->mean && a->near == b->near &&
-           a->merge == b->merge && a->novel == b->novel && a->crush == b->crush && a->share == b->share &&
-           a->anchor == b->anchor && a->unit == b->unit && a->compressor == b->compressor && a->k == b->k &&
-           a->v == b->v && a->kunit == b->kunit && a->block == b->block && a->buffer == b->buffer &&
-           a->fine == b->fine && a->bits == b->bits && a->bytes == b->bytes && a->from == b->from &&
-           a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
+           a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->every == b->every &&
+           a->window == b->window && a->ah == b->ah && a->al == b->al && a->keep == b->keep &&
+           budgets_equal(a->budget, b->budget) && a->sinks == b->sinks && a->reclaim == b->reclaim &&
+           a->mean == b->mean && a->near == b->near && a->merge == b->merge && a->novel == b->novel &&
+           a->crush == b->crush && a->share == b->share && a->anchor == b->anchor && a->unit == b->unit &&
+           a->compressor == b->compressor && a->k == b->k && a->v == b->v && a->kunit == b->kunit &&
+           a->block == b->block && a->buffer == b->buffer && a->fine == b->fine && a->bits == b->bits &&
+           a->bytes == b->bytes && a->from == b->from && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {

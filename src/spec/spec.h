@@ -45,7 +45,7 @@ typedef struct pleat__spec_key {
     bool is_plain;                           /* of KEY_FORMAT: none that is rotated */
 } pleat__spec_key;
 
-#define PLEAT__SPEC_KEYS_CAP 8
+#define PLEAT__SPEC_KEYS_CAP 9
 #define PLEAT__SPEC_BEHIND_CAP 3
 
 typedef struct pleat__spec_stage {
@@ -142,8 +142,8 @@ bool pleat__spec_field_equal(const pleat_spec *a, const pleat_spec *b, const ple
 /* The key that stands alone in this spec, as profile does; NULL if none is set. */
 const pleat__spec_key *pleat__spec_alone(const pleat__spec_stage *stage, const pleat_spec *spec);
 
-/* Two keys of a stage of which the one may not exceed the other: al and ah, low and high; sinks and a budget in tokens,
- * which is above the window's and theirs. */
+/* Two keys of a stage that do not go together.  Of al and ah, and of low and high, the one may not exceed the other; a
+ * budget in tokens is above sinks and window; every and step. */
 typedef struct pleat__spec_excess {
     const pleat__spec_key *key, *limit; /* where it stands: at the key, or at the limit if the key was not given */
     char text[100];                     /* what is wrong, with names and values */

@@ -180,7 +180,7 @@ offers "--metadata" inspect --m x --meta
 cd "$ROOT" || exit 1
 offers "leankv" run -m x --kv=le
 offers "--kv" run --kv -m x --kv
-offers "ah= al= window= high= low= threshold= step= profile=" run -m x --kv leankv:
+offers "ah= al= window= high= low= threshold= step= every= profile=" run -m x --kv leankv:
 offers "ah= al=" run -m x --kv leankv:a
 offers "3,al=" run -m x --kv leankv:ah=3,a
 offers "3,al=" bench serve --kv=leankv:ah=3,a

@@ -76,6 +76,8 @@ static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_erro
                        spec->high.rotated == spec->low.rotated;
     PLEAT_FAIL_IF(pleat__policy_has_low_side(spec) && alike, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: leankv of one format is on a GPU only with ah = al, which keeps the same tokens");
+    PLEAT_FAIL_IF(spec->every > 1, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: on a GPU leankv counts every step (every=1)");
     REQUIRE(spec->profile[0] == 0, "device cache: the spec's profile '%s' has not been read", spec->profile);
     REQUIRE(spec->window <= opt->max_tokens,
             "device cache: the spec's window of %u tokens is longer than the longest sequence, %u tokens", spec->window,

@@ -150,7 +150,7 @@ static uint32_t max_kept(const pleat_cache *c, uint32_t n_prompt) {
 /* Where replays are counted nothing is due but at their ends. */
 static void end_at(const rule *r, const pleat__item_counts *n, pleat__item_end *end) {
     if (r->evictor->scoring == PLEAT__SCORING_REPLAY && !(n->flags & PLEAT_ITEM_REPLAY)) return;
-    const bool is_due = pleat__scored_end(n, r->spec->window, end);
+    const bool is_due = pleat__scored_end(n, r->spec, end);
     const uint32_t n_after = n->n_before + n->n_new;
     end->seal = 0; /* file's head */
     if (!is_due) return;

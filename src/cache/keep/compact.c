@@ -4,7 +4,8 @@
  *
  * One token left the window (generation): at most one token goes from the high side to the low one or is dropped, and
  * at most one low token is dropped.  A high slot that is left becomes the lane's hole, which the next token takes.  A
- * low slot that is left is taken by the token that comes from the high side, or else by the last of the low side.
+ * low slot that is left is taken by the token that comes from the high side, or else by the last of the low side.  Where
+ * several leave at once (every > 1), slots that are left are taken by the last of their sides.
  *
  * Several did (the end of a prompt): one pass over the high side from its first slot.  What stays high moves to the
  * next slot of the dense front; what becomes low is dequantised from its codes and appended to the low side.  Pages
@@ -139,6 +140,25 @@ static void compact_step(work *w, const pleat__policy_step *step) {
     if (!demotes && step->low_victim != PLEAT__NO_SLOT) drop_low(w, step->low_victim);
 }
 
+/* The token in high slot `slot` is gone, and the last one takes its place: several leave, and a lane has one hole. */
+static void close_high(work *w, uint32_t slot) {
+    const uint32_t last = w->high.n_slots - 1;
+    const slot_at to = slot_of(&w->high, slot), from = slot_of(&w->high, last);
+    if (slot != last) pleat__quant_copy(w->high.layout, to.page, to.slot, from.page, from.slot);
+    w->high.n_slots = last;
+    w->table->n_slots[PLEAT__HIGH][w->lane_idx] = sealed_slots(w, PLEAT__HIGH) + last;
+}
+
+/* From the last slot back: what takes a place has been judged. */
+static void compact_counted(work *w, const pleat__leavers *leavers) {
+    assert(!w->table->hole[w->lane_idx]);
+    for (uint32_t i = leavers->n_low; i-- > 0;) drop_low(w, leavers->low[i]);
+    for (uint32_t i = leavers->n_high; i-- > 0;) {
+        if (!leavers->is_dropped[i]) demote(w, leavers->high[i], PLEAT__NO_SLOT);
+        close_high(w, leavers->high[i]);
+    }
+}
+
 /* Ask for the codes of the tile that a slot stands in. */
 static void prefetch_tile(const pleat__kv_run *run, uint32_t slot, int for_writing) {
     const pleat__page_layout *l = run->layout;
@@ -271,6 +291,15 @@ void pleat__compact_step(const pleat_cache *c, const pleat__step_item *item, uin
                          const pleat__policy_step *step, const pleat__compact_scratch *scratch) {
     work w = work_on(c, item->seq, lane, scratch);
     compact_step(&w, step);
+}
+
+void pleat__compact_counted(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                            const pleat__compact_scratch *scratch) {
+    work w = work_on(c, item->seq, lane, scratch);
+    const pleat__kv_view view = view_of(&w);
+    pleat__leavers leavers;
+    pleat__leveler_of(w.seq->spec.policy)->leavers(&w.seq->spec, &c->scan, &view, w.seq->n_tokens, &leavers);
+    compact_counted(&w, &leavers);
 }
 
 void pleat__compact_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,

@@ -16,6 +16,10 @@ pleat__policy_step pleat__compact_decide(const pleat_cache *cache, const pleat__
 void pleat__compact_step(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
                          const pleat__policy_step *step, const pleat__compact_scratch *scratch);
 
+/* Decide and do it at the end of a counted step, where not every step is (spec->every > 1). */
+void pleat__compact_counted(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
+                            const pleat__compact_scratch *scratch);
+
 /* Do what the policy says at the end of a prompt to one lane, whose slots count the step's tokens already.  Moves no
  * page to or from the pool: pages that no slot needs any more are left to pleat__table_trim(). */
 void pleat__compact_prompt(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,

@@ -5,7 +5,7 @@
  *
  * When a step ends, tokens that left the window are classed (compact.c), lane by lane.  Where leankv has a low side
  * (al < ah), pages that the end may need are taken at begin, so that the end cannot fail.  That is one low page for a
- * lane whose low side is full when one token leaves the window, two when several do.  What is not needed is returned in
+ * lane whose low side is full at the end of a step of generation, two at that of a prompt.  What is not needed is returned in
  * the same step.
  */
 #include "cache/keep/compact.h"
@@ -45,13 +45,17 @@ static uint64_t lane_pages(const pleat_cache *c, uint32_t n_slots, bool in_step)
 /* ---- a step -------------------------------------------------------------------------------------- */
 
 static void plan(const pleat_cache *c, const pleat__item_counts *n, pleat__item_end *end) {
-    (void)pleat__scored_end(n, c->opt.spec.window, end);
+    (void)pleat__scored_end(n, &c->opt.spec, end);
 }
 
+/* Tokens that may become low in a step of generation. */
+static uint32_t most_demoted(const pleat_spec *spec) { return spec->every > 1 ? 2 * spec->every : 1; }
+_Static_assert(PLEAT__LEAVERS_CAP <= PLEAT__TILE, "so a lane takes a low page at most");
+
 /* low_slots: of a page; 0: there is no low side. */
-static uint32_t low_wanted_of(pleat__compaction compaction, uint32_t low_slots) {
+static uint32_t low_wanted_of(const pleat_spec *spec, pleat__compaction compaction, uint32_t low_slots) {
     if (low_slots == 0 || compaction == PLEAT__COMPACT_NOT) return 0;
-    return compaction == PLEAT__COMPACT_STEP ? 1 : 2 * low_slots;
+    return compaction == PLEAT__COMPACT_STEP ? most_demoted(spec) : 2 * low_slots;
 }
 
 static uint32_t low_slots_of(const pleat_cache *c) {
@@ -59,7 +63,7 @@ static uint32_t low_slots_of(const pleat_cache *c) {
 }
 
 static uint32_t low_wanted(const pleat_cache *c, const pleat__step_item *item) {
-    return low_wanted_of(item->end.compaction, low_slots_of(c));
+    return low_wanted_of(&c->opt.spec, item->end.compaction, low_slots_of(c));
 }
 
 static uint64_t end_bytes(const pleat_cache *c) {
@@ -82,6 +86,10 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
         for (uint32_t i = 0; i < n; i++) pleat__compact_prompt(c, item, lanes[i], &scratch);
         return;
     }
+    if (c->opt.spec.every > 1) {
+        for (uint32_t i = 0; i < n; i++) pleat__compact_counted(c, item, lanes[i], &scratch);
+        return;
+    }
     pleat__policy_step steps[UNIT_LANES];
     for (uint32_t i = 0; i < n; i++) steps[i] = pleat__compact_decide(c, item, lanes[i]);
     for (uint32_t i = 0; i < n; i++) pleat__compact_step(c, item, lanes[i], &steps[i], &scratch);
@@ -101,13 +109,13 @@ static float sample_high(const pleat__lane *lane, uint32_t n_warm, uint32_t n_cl
 
 static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
                           pleat_forecast_seq *q) {
-    (void)pleat__scored_end(n, f->spec.window, &end);
+    (void)pleat__scored_end(n, &f->spec, &end);
     const uint32_t n_slots = n->n_before - n->n_classed + q->has_hole,
-                   low = low_wanted_of(end.compaction, f->low_slots);
+                   low = low_wanted_of(&f->spec, end.compaction, f->low_slots);
     const pleat__group_pages open =
         pleat__groups_count(f, n->n_classed, pleat__slots_grown(n_slots, q->has_hole, n->n_new), low);
     q->has_hole &= n->n_new > 1;
-    if (end.compaction != PLEAT__COMPACT_NOT) q->has_hole = end.compaction == PLEAT__COMPACT_STEP;
+    if (end.compaction != PLEAT__COMPACT_NOT) q->has_hole = end.compaction == PLEAT__COMPACT_STEP && f->spec.every <= 1;
     q->n_classed = end.n_classed;
     const pleat__group_pages left = pleat__groups_count(f, q->n_classed, q->n_tokens - q->n_classed + q->has_hole, 0);
     q->high_pages = left.high;

@@ -4,6 +4,7 @@
  */
 #include "cache/keep/scored.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "cache/image_form.h"
@@ -19,17 +20,20 @@ void pleat__scored_derive(pleat_cache *c) {
                                     .first = pleat__first_counted(&c->opt.spec),
                                     .is_error = scoring == PLEAT__SCORING_ERROR,
                                     .is_peak = scoring == PLEAT__SCORING_REPLAY,
+                                    .every_log2 = log2f((float)pleat__counted_every(&c->opt.spec)),
                                     .n_queries = of_window ? c->opt.spec.window : 0};
 }
 
 /* ---- a step -------------------------------------------------------------------------------------- */
 
-bool pleat__scored_end(const pleat__item_counts *n, uint32_t window, pleat__item_end *end) {
-    const uint32_t n_after = n->n_before + n->n_new;
+bool pleat__scored_end(const pleat__item_counts *n, const pleat_spec *spec, pleat__item_end *end) {
+    const uint32_t n_after = n->n_before + n->n_new, window = spec->window;
     end->seal = n->flags & (PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL);
     if ((n->flags & PLEAT_ITEM_MORE) || n_after <= window + end->n_classed) return false;
     const uint32_t n_leaving = n_after - window - end->n_classed;
-    end->compaction = n_leaving == 1 && n->n_new == 1 ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
+    const bool is_step = n->n_new == 1 && n_leaving <= pleat__counted_every(spec);
+    if (is_step && !pleat__step_is_counted(spec, n_after)) return false;
+    end->compaction = is_step ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
     end->n_classed = n_after - window;
     return true;
 }

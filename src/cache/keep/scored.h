@@ -15,7 +15,7 @@
 void pleat__scored_derive(pleat_cache *cache);
 
 /* Plan the end of a step but for budgets.  False: no lane changes. */
-bool pleat__scored_end(const pleat__item_counts *n, uint32_t window, pleat__item_end *end);
+bool pleat__scored_end(const pleat__item_counts *n, const pleat_spec *spec, pleat__item_end *end);
 
 uint32_t pleat__scored_first_written(const pleat_cache *cache, const pleat__table *table, uint32_t lane,
                                      pleat__side side);

@@ -18,6 +18,7 @@ typedef struct pleat__counting {
     bool is_by_head;    /* a score for each head */
     bool is_error;      /* not what is given, but what would be missed (policy/dropkv.h) */
     bool is_peak;       /* the most that one query head of a replay gives, and nothing else (policy/kvzip.c) */
+    float every_log2;   /* a single token's attention counts 2^this times: for those since the last one that counted */
     uint32_t first;     /* the slot's score that attention is added to; those before are the policy's own */
     uint32_t n_queries; /* only so many last queries of a prompt count; 0: all */
 } pleat__counting;

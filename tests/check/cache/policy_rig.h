@@ -40,6 +40,9 @@ static const struct rig_spec {
     {"leankv:ah=3,al=0,window=3,low=k2v2", 16},
     {"leankv:ah=1.2,al=0.5,window=9,low=k8v4,step=code", 32},
     {"leankv:ah=0,al=0,window=1", 32},
+    {"leankv:ah=1.5,al=0.6,window=16,every=8", 16},
+    {"leankv:ah=3,al=0,window=3,low=k2v2,every=4", 16},
+    {"leankv:ah=1,al=1,window=20,every=2", 16},
     {"topk:keep=30%,window=12,format=k8v4", 16},
     {"topk:keep=80%,window=1,format=f16", 32},
 };
@@ -84,7 +87,8 @@ static inline pleat_cache_options rig_options(const char *text, pleat_workers *w
 }
 
 /* With al = 0 no low token is ever looked for, so low pages say nothing of their tokens. */
-static inline bool rig_low_is_tracked(const rig *r) { return r->opt.spec.al > 0; }
+static inline bool rig_spec_low_is_tracked(const pleat_spec *spec) { return spec->al > 0; }
+static inline bool rig_low_is_tracked(const rig *r) { return rig_spec_low_is_tracked(&r->opt.spec); }
 
 /* Sizes of pages, worked out again: as many low tiles as fit the bytes of a high page. */
 static inline void rig_derive_pages(rig *r) {

@@ -55,6 +55,8 @@ static const trial trials[] = {
     {"leankv:ah=3,al=0,window=3,low=k2v2", 0, NULL, true},
     {"leankv:ah=3,al=0,window=3,low=h3v2", 0, NULL, true},
     {"leankv:ah=1,al=1,window=20", 16, NULL, true},
+    {"leankv:ah=1.5,al=0.6,window=16,every=8", 16, NULL, true},
+    {"leankv:ah=3,al=0,window=3,low=k2v2,every=4", 0, NULL, true},
     {"topk:keep=30%,window=12,format=k8v4", 16, NULL, true},
     {"kvcomp:k=0.1,v=0.2,block=32,buffer=40", 0, NULL, true},
     {"kvcomp:k=0.3,v=0.2,block=64,buffer=30", 32, NULL, true},

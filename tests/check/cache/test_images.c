@@ -127,6 +127,7 @@ static void test_own(void) {
                                         "k2v2",
                                         "leankv:ah=1,al=0,window=32",
                                         "leankv:ah=1,al=0.3,window=16",
+                                        "leankv:ah=1,al=0.3,window=16,every=8",
                                         "topk:keep=50%",
                                         "h2o:budget=120",
                                         "h2o:budget=120,reclaim=copy",

@@ -8,6 +8,8 @@
  * every token must stand where that says.  Kept tokens are judged by the significance that the cache reports, after
  * that has been compared; those that have none to report, as dropped ones, are judged by the oracle's, less the
  * tolerance, which favours their end.
+ *
+ * Where not every step is counted, tokens leave from the lowest slot on: the oracle knows who stands in which.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,13 +27,16 @@ typedef struct lane {
     float k[CAP][D], v[CAP][D];           /* as handed in */
     float high_k[CAP][D], high_v[CAP][D]; /* as stored */
     float low_k[CAP][D], low_v[CAP][D];
+    uint32_t slots[2][CAP],
+        n_slots[2]; /* positions of the tokens in the high and the low side's slots, with every > 1 */
 } lane;
 
 typedef struct world {
     rig rig;
     pleat_cache *plain[2];     /* one lane each in the high and in the low format alone */
     lane *lanes[SEQS];         /* [LAYERS][HEADS] each */
-    uint32_t n_classed[SEQS];  /* tokens that have left the window */
+    uint32_t n_classed[SEQS];  /* tokens that have left the window, and been classed */
+    bool is_step[SEQS];        /* in generation, or as short as what is between counted steps */
     uint64_t open_bytes[SEQS]; /* what a sequence holds without a page */
     uint64_t n_moves[3][3];    /* [from][to], levels */
 } world;
@@ -147,7 +152,9 @@ static void receive_attention(world *w, const share *s, uint32_t layer, uint32_t
             attend_head(l, first + t, n_exact_from, q + at, cache_sink(layer, head * GROUP + g), out + at, weights);
             for (uint32_t i = 0; i < first + t; i++) most[i] = fmax(most[i], weights[i]);
         }
-        for (uint32_t i = 0; i < first + t; i++) l->sum[i] += most[i];
+        const uint32_t every = w->rig.opt.spec.every, times = s->n > 1 || every < 2 ? 1 : every;
+        if ((first + 1) % times > 0) continue; /* a step that is not counted */
+        for (uint32_t i = 0; i < first + t; i++) l->sum[i] += times * most[i];
     }
 }
 
@@ -179,6 +186,8 @@ typedef struct scene {
     const float *significance; /* [n] */
     pleat_level *level;        /* [n], changed by the decision */
     uint32_t n, end, classed;  /* tokens; tokens that have left the window; tokens classed before */
+    bool is_step;
+    lane *lane; /* whose slots change, with every > 1 */
 } scene;
 
 static pleat_level class_of(const scene *s, uint32_t i, uint32_t length) {
@@ -219,6 +228,43 @@ static void decide_leankv_prompt(scene *s) {
         s->level[i] = class_of(s, i, s->spec->threshold == PLEAT_THRESHOLD_POSITION ? i + 1 : s->n);
 }
 
+/* Tokens of one side whose level is below its own leave their slots, 2*every at most: who they are, the lowest slot's
+ * first. */
+static uint32_t leave(scene *s, int side, uint32_t *leavers) {
+    uint32_t *slots = s->lane->slots[side], *n_slots = &s->lane->n_slots[side], at[2 * 8], n = 0;
+    for (uint32_t slot = 0; slot < *n_slots && n < 2 * s->spec->every; slot++) {
+        const uint32_t i = slots[slot];
+        if (i >= s->end || class_of(s, i, s->n) >= (side ? PLEAT_LEVEL_LOW : PLEAT_LEVEL_HIGH)) continue;
+        at[n] = slot;
+        leavers[n++] = i;
+    }
+    for (uint32_t k = n; k-- > 0;) slots[at[k]] = slots[--*n_slots];
+    return n;
+}
+
+static void decide_counted(scene *s) {
+    uint32_t leavers[2 * 8], n = rig_spec_low_is_tracked(s->spec) ? leave(s, 1, leavers) : 0;
+    while (n > 0) s->level[leavers[--n]] = PLEAT_LEVEL_DROPPED;
+    n = leave(s, 0, leavers);
+    while (n > 0) {
+        const uint32_t i = leavers[--n];
+        s->level[i] = class_of(s, i, s->n);
+        if (s->level[i] == PLEAT_LEVEL_LOW) s->lane->slots[1][s->lane->n_slots[1]++] = i;
+    }
+}
+
+/* A prompt's tokens that stay keep their order, and those that become low theirs. */
+static void place_prompt(scene *s) {
+    lane *l = s->lane;
+    const uint32_t n = l->n_slots[0];
+    l->n_slots[0] = 0;
+    for (uint32_t slot = 0; slot < n; slot++) {
+        const uint32_t i = l->slots[0][slot];
+        if (s->level[i] == PLEAT_LEVEL_HIGH) l->slots[0][l->n_slots[0]++] = i;
+        if (s->level[i] == PLEAT_LEVEL_LOW) l->slots[1][l->n_slots[1]++] = i;
+    }
+}
+
 static void decide_topk(scene *s, bool one_only) {
     const uint32_t percent = (uint32_t)lround(100 * (double)s->spec->keep), kept = (percent * s->n + 99) / 100;
     uint32_t n_live = 0, budget = kept > s->spec->window ? kept : s->spec->window;
@@ -230,13 +276,16 @@ static void decide_topk(scene *s, bool one_only) {
 }
 
 static void decide(scene *s) {
-    const bool is_step = s->end == s->classed + 1, is_topk = s->spec->policy == PLEAT_POLICY_TOPK;
+    const bool is_topk = s->spec->policy == PLEAT_POLICY_TOPK, skips = s->spec->every > 1;
     if (is_topk)
-        decide_topk(s, is_step);
-    else if (is_step)
+        decide_topk(s, s->end == s->classed + 1);
+    else if (s->is_step && skips)
+        decide_counted(s);
+    else if (s->is_step)
         decide_leankv_step(s);
     else
         decide_leankv_prompt(s);
+    if (!s->is_step && skips) place_prompt(s);
 }
 
 /* Compare what the cache says of every token with the oracle, and with what the policy must have decided if `end` says
@@ -260,7 +309,7 @@ static void check_lane(world *w, uint32_t seq, uint32_t layer, uint32_t head, ui
         }
     }
     memcpy(before, l->level, sizeof before);
-    scene s = {&w->rig.opt.spec, significance, l->level, n, end, w->n_classed[seq]};
+    scene s = {&w->rig.opt.spec, significance, l->level, n, end, w->n_classed[seq], w->is_step[seq], l};
     if (end > w->n_classed[seq]) decide(&s);
     for (uint32_t i = 0; i < n; i++) {
         if (!CHECK_EQ_U64(tokens[i].level, l->level[i])) return;
@@ -319,6 +368,19 @@ static void check_seq(world *w, uint32_t seq, uint32_t end, bool vectors_too) {
     check_usage(w, seq);
 }
 
+/* How many tokens have left the window and been classed, once a share has come; its tokens stand behind others. */
+static uint32_t enter_share(world *w, const share *s) {
+    const pleat_spec *spec = &w->rig.opt.spec;
+    const uint32_t first = w->rig.n_tokens[s->seq], every = spec->every > 1 ? spec->every : 1;
+    const uint32_t n_tokens = w->rig.n_tokens[s->seq] += s->n, n_classed = w->n_classed[s->seq];
+    for (uint32_t i = 0; i < LAYERS * HEADS; i++)
+        for (uint32_t t = 0; t < s->n && every > 1; t++)
+            w->lanes[s->seq][i].slots[0][w->lanes[s->seq][i].n_slots[0]++] = first + t;
+    if (s->more || n_tokens <= spec->window + n_classed) return n_classed;
+    w->is_step[s->seq] = s->n == 1 && n_tokens - spec->window - n_classed <= every;
+    return w->is_step[s->seq] && n_tokens % every > 0 ? n_classed : n_tokens - spec->window;
+}
+
 /* A step, checked. */
 static void run_step(world *w, const share *shares, uint32_t n_shares) {
     if (!CHECK_STATUS(rig_begin(&w->rig, shares, n_shares), PLEAT_OK)) return;
@@ -326,10 +388,8 @@ static void run_step(world *w, const share *shares, uint32_t n_shares) {
     CHECK_STATUS(pleat_cache_end(w->rig.cache), PLEAT_OK);
     CHECK(pleat_cache_is_valid(w->rig.cache));
     for (uint32_t i = 0; i < n_shares; i++) {
-        const uint32_t seq = shares[i].seq, window = w->rig.opt.spec.window;
-        const uint32_t n_tokens = w->rig.n_tokens[seq] += shares[i].n;
-        const uint32_t end = !shares[i].more && n_tokens > window ? n_tokens - window : w->n_classed[seq];
-        check_seq(w, seq, end, shares[i].n > 1 || n_tokens % 8 == 0);
+        const uint32_t seq = shares[i].seq, end = enter_share(w, &shares[i]);
+        check_seq(w, seq, end, shares[i].n > 1 || w->rig.n_tokens[seq] % 8 == 0);
         w->n_classed[seq] = end;
     }
 }

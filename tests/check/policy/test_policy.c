@@ -126,6 +126,15 @@ static pleat__policy_step oracle_step(const lane *l) {
     return step;
 }
 
+/* Slots of a side, from the lowest on, whose tokens miss `least`. */
+static uint32_t oracle_below(const lane *l, const side *s, pleat_level least, uint32_t most, uint32_t *slots) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n && n < most; i++)
+        if (s->slots[i].position >= 0 && has_left(l, s->slots[i]) && level_of(l, s->slots[i], false) < least)
+            slots[n++] = i;
+    return n;
+}
+
 /* topk keeps a before b. */
 static bool is_before(const lane *l, token a, token b) {
     const float sa = significance(l, a), sb = significance(l, b);
@@ -267,6 +276,8 @@ typedef struct tally {
     uint64_t steps; /* in which a token left the window */
     uint64_t left[3], high_victims[3], low_victims, gone;
     uint64_t classed[3];
+    uint64_t leavers[2],
+        waiting[2]; /* of either side, where not every step is counted; sides with more than may leave */
 } tally;
 static tally met;
 
@@ -278,8 +289,35 @@ static void count_step(const lane *l, const pleat__policy_step *step) {
     met.low_victims += step->low_victim != PLEAT__NO_SLOT;
 }
 
+/* What would leave if every so many steps were counted, and this one is. */
+static void check_leavers(const lane *l, const paged *p) {
+    if (l->spec.policy != PLEAT_POLICY_LEANKV || l->n_tokens <= l->spec.window) return;
+    pleat_spec spec = l->spec;
+    spec.every = 2u << check_below(3);
+    uint32_t high[PLEAT__LEAVERS_CAP + 1], low[PLEAT__LEAVERS_CAP + 1];
+    const uint32_t most = 2 * spec.every;
+    uint32_t n_high = oracle_below(l, &l->high, PLEAT_LEVEL_HIGH, most + 1, high);
+    uint32_t n_low = oracle_below(l, &l->low, PLEAT_LEVEL_LOW, most + 1, low);
+    met.waiting[0] += n_high > most;
+    met.waiting[1] += n_low > most;
+    n_high = pleat__min_u32(n_high, most);
+    n_low = pleat__min_u32(n_low, most);
+    met.leavers[0] += n_high;
+    met.leavers[1] += n_low;
+    for (uint32_t i = 0; i < n_scans; i++) {
+        pleat__leavers got;
+        pleat__leankv_leavers(&spec, &scans[i], &p->view, l->n_tokens, &got);
+        if (!CHECK_EQ_U64(got.n_high, n_high) || !CHECK_EQ_U64(got.n_low, n_low)) return;
+        CHECK_EQ_MEM(got.high, high, n_high * sizeof *high);
+        CHECK_EQ_MEM(got.low, low, n_low * sizeof *low);
+        for (uint32_t k = 0; k < n_high; k++)
+            CHECK(got.is_dropped[k] == (level_of(l, l->high.slots[high[k]], false) == PLEAT_LEVEL_DROPPED));
+    }
+}
+
 static void check_step(lane *l, paged *p) {
     put_lane(p, l);
+    check_leavers(l, p);
     const pleat__policy_step want = oracle_step(l);
     for (uint32_t i = 0; i < n_scans; i++) {
         const pleat__policy_step got = pleat__policy_step_of(&l->spec, &scans[i], &p->view, l->n_tokens);
@@ -380,6 +418,7 @@ static void live_for(bool is_topk, uint64_t n_steps) {
     CHECK(met.left[PLEAT_LEVEL_LOW] > some && met.left[PLEAT_LEVEL_DROPPED] > some);
     CHECK(met.high_victims[PLEAT_LEVEL_LOW] > some && met.low_victims > some);
     CHECK(met.classed[PLEAT_LEVEL_LOW] > some);
+    for (int k = 0; k < 2; k++) CHECK(met.leavers[k] > some && met.waiting[k] > 0);
 }
 
 static void test_leankv_lives(void) { live_for(false, check_rounds(100000, 10000)); }

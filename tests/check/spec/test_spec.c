@@ -38,6 +38,8 @@ static void test_canonical(void) {
         {"leankv:ah=1e-999,al=0", "leankv:ah=0,al=0"},
         {"leankv:ah=0.1000000000000000000000000001", "leankv:ah=0.1,al=0"},
         {"leankv:ah=123456.7", "leankv:ah=123456.7,al=0"},
+        {"leankv:every=1,step=code", "leankv:ah=3,al=0,step=code"},
+        {"leankv:every=8", "leankv:ah=3,al=0,every=8"},
         {"leankv:profile=models/a=b:c d.json", "leankv:profile=models/a=b:c d.json"},
         {"topk", "topk:keep=50%"},
         {"topk:keep=0.25,format=f32,window=16777216", "topk:keep=25%,window=16777216,format=f32"},
@@ -53,7 +55,7 @@ static void test_defaults(void) {
     CHECK_STATUS(pleat_spec_parse("leankv", &s, NULL), PLEAT_OK);
     CHECK(s.policy == PLEAT_POLICY_LEANKV && s.ah == 3 && s.al == 0 && s.window == 64 && s.keep == 0);
     CHECK(s.high.k_bits == 8 && s.high.v_bits == 4 && s.low.k_bits == 4 && s.low.v_bits == 2);
-    CHECK(s.threshold == PLEAT_THRESHOLD_LENGTH && s.step == PLEAT_STEP_PAPER && s.profile[0] == 0);
+    CHECK(s.threshold == PLEAT_THRESHOLD_LENGTH && s.step == PLEAT_STEP_PAPER && s.every == 1 && s.profile[0] == 0);
     CHECK_STATUS(pleat_spec_parse("topk:format=k4v4", &s, NULL), PLEAT_OK);
     CHECK(s.policy == PLEAT_POLICY_TOPK && s.keep == 0.5f && s.window == 64 && s.ah == 0 && s.al == 0);
     CHECK(s.high.k_bits == 4 && s.high.v_bits == 4 && s.low.k_bits == 0 && s.low.v_bits == 0);
@@ -74,6 +76,7 @@ static pleat_spec any_spec(void) {
     s.al = check_below(4) ? (float)check_uniform(0, 1) * s.ah : s.ah;
     s.threshold = (pleat_threshold)check_below(2);
     s.step = (pleat_step_order)check_below(2);
+    s.every = s.step == PLEAT_STEP_CODE ? 1 : 1u << check_below(4);
     return s;
 }
 
@@ -125,7 +128,7 @@ static void test_bad_keys(void) {
         {"leankw", 0, "'leankv'"},
         {"top", 0, "did you mean 'topk'"},
         {"leankv:", 7,
-         "a key is missing at position 7; leankv has: ah, al, window, high, low, threshold, step, profile"},
+         "a key is missing at position 7; leankv has: ah, al, window, high, low, threshold, step, every, profile"},
         {"topk:keep=1,", 12, "a key is missing at position 12; topk has: keep, window, format"},
         {"leankv:windw=3", 7, "unknown key 'windw' at position 7; did you mean 'window'"},
         {"topk:ah=1", 5, "unknown key 'ah' at position 5; topk has: keep"},
@@ -160,6 +163,9 @@ static void test_bad_values(void) {
         {"leankv:window=-1", 14, "a whole number"},
         {"leankv:high=k8v5", 12, "high 'k8v5' at position 12; did you mean 'k8v8'? it must be a format: f32, f16"},
         {"leankv:low=leankv", 11, "low 'leankv'"},
+        {"leankv:every=3", 13, "1, 2, 4 or 8"},
+        {"leankv:every=16", 13, "1, 2, 4 or 8"},
+        {"leankv:step=code,every=2", 23, "every=2 does not go with step=code"},
         {"leankv:threshold=lenght", 17, "did you mean 'length'? it must be length or position"},
         {"leankv:step=papr", 12, "did you mean 'paper'? it must be paper or code"},
         {"leankv:ah=1,al=2", 15, "al=2 is above ah=1, at position 15"},
@@ -285,6 +291,7 @@ static void test_print_refuses_nonsense_of_leankv(void) {
     REFUSED(lean, crush, 1);
     REFUSED(lean, merge, 1);
     REFUSED(lean, compressor, PLEAT_COMPRESSOR_KIVI);
+    REFUSED(lean, every, 3);
     REFUSED(profile, ah, 2);
     REFUSED(profile, window, 3);
     REFUSED(profile, profile[1], '+');
@@ -299,6 +306,7 @@ static void test_print_refuses_nonsense_of_topk(void) {
     REFUSED(top, keep, NAN);
     REFUSED(top, low, ((pleat_format){4, 2}));
     REFUSED(top, step, PLEAT_STEP_CODE);
+    REFUSED(top, every, 2);
     REFUSED(top, al, 0.5f);
     REFUSED(top, reclaim, PLEAT_RECLAIM_COPY);
     REFUSED(top, crush, 1);
