@@ -35,7 +35,7 @@
  *                                            eviction by what the newest queries would miss; takes novel alone
  *     kvzip:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
  *                                            eviction by what a second reading of the prompt looks at; takes nothing
- *     leverage:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,near=2
+ *     leverage:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,near=0
  *                                            eviction by how far keys stand out; takes nothing
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind the others: a share of what the budget leaves beside sinks and

@@ -37,10 +37,8 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
 #define A_SINKS TOKENS_OR_NONE("sinks", sinks)
 #define A_RECLAIM {"reclaim", .offset = AT(reclaim), .type = PLEAT__KEY_WORD, \
                    .words = {"reuse", "copy", "block", "none"}, .allowed = "reuse, copy, block or none"}
-#define EVICTING_NEAR(which, n_window, n_sinks, n_near)                                                                 \
-    {.policy = (which), .budget = {0.25, PLEAT_BUDGET_SHARE}, .window = (n_window), .sinks = (n_sinks), .high = {8, 4}, \
-     .near = (n_near)}
-#define EVICTING(which, n_window, n_sinks) EVICTING_NEAR(which, n_window, n_sinks, 0)
+#define EVICTING(which, n_window, n_sinks) \
+    {.policy = (which), .budget = {0.25, PLEAT_BUDGET_SHARE}, .window = (n_window), .sinks = (n_sinks), .high = {8, 4}}
 #define BEHIND_ANY \
     .behind = {&pleat__spec_behind_stages[0], &pleat__spec_behind_stages[2], &pleat__spec_behind_stages[3]}
 #define A_MEAN {"mean", .offset = AT(mean), .type = PLEAT__KEY_WORD, .words = {"prompt", "model"}, \
@@ -110,7 +108,7 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
      .behind = {&pleat__spec_behind_stages[3]}},
     {"kvzip", EVICTING(PLEAT_POLICY_KVZIP, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
      .behind = {NULL}},
-    {"leverage", EVICTING_NEAR(PLEAT_POLICY_LEVERAGE, 32, 4, 2), 6,
+    {"leverage", EVICTING(PLEAT_POLICY_LEVERAGE, 32, 4), 6,
      {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM, A_NEAR},
      .behind = {NULL}},
     {"kvcomp",

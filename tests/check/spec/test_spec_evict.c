@@ -47,7 +47,7 @@ static void test_fields(void) {
     CHECK_STATUS(pleat_spec_parse("adakv+novel:share=30%,mean=model", &s, NULL), PLEAT_OK);
     CHECK(s.policy == PLEAT_POLICY_ADAKV && s.novel == 1 && s.share == 0.3f && s.mean == PLEAT_KEY_MEAN_MODEL);
     CHECK(s.merge == 0 && s.crush == 0);
-    CHECK_STATUS(pleat_spec_parse("leverage", &s, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_spec_parse("leverage:near=2", &s, NULL), PLEAT_OK);
     CHECK(s.policy == PLEAT_POLICY_LEVERAGE && s.near == 2);
 }
 
