@@ -265,7 +265,7 @@ static pleat_status check_file(const uint8_t *bytes, uint64_t n_bytes, pleat_err
             (unsigned long long)n_bytes);
     PLEAT_FAIL_IF(get_u32(bytes + 8) < 1 || get_u32(bytes + 8) > VERSION || get_u32(bytes + 12) != PLEAT__RD_CLASSES,
                   err, PLEAT_E_UNSUPPORTED, 8,
-                  "statistics: version %u with %u classes; versions 1 and %d with %u can be read", get_u32(bytes + 8),
+                  "statistics: version %u with %u classes; versions 1 to %d with %u can be read", get_u32(bytes + 8),
                   get_u32(bytes + 12), VERSION, PLEAT__RD_CLASSES);
     memcpy(&said, bytes + 16, sizeof said);
     REQUIRE(said == n_bytes, 16, "statistics: the file has %llu bytes, and says %llu", (unsigned long long)n_bytes,
