@@ -50,9 +50,8 @@ uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uin
 
 /* Asks for bytes [at, to) of a run, some lines at every step of the group before the one that needs them; and for a line
  * of each 4 KiB of the group behind it.  Where the host's pages are small, the first request in each of them has to wait
- * for its address, and those behind it wait too.  From memory, one thread, EPYC of family 25, 2026-11-29, cycles for 64
- * codes: kvcomp 52.4 for 54.0 with AVX2, 31.0 for 32.3 with AVX-512, packs 33.5 for 35.6, 29.8 for 31.7, kivi's two bits
- * 25.2 for 25.6, 20.5 for 20.8. */
+ * for its address, and those behind it wait too.  Cycles for 64 codes from memory, one thread, EPYC of family 25,
+ * 2026-11-29: kvcomp 52.4 for 54.0 with AVX2 and 31.0 for 32.3 with AVX-512.  Packs 33.5 for 35.6, and 29.8 for 31.7. */
 typedef struct ahead {
     const pleat__block_run *run;
     uint64_t at, to;      /* from the first page's first byte */
