@@ -66,7 +66,7 @@ template <int F, int NT> static constexpr bool refills = n_tiles<F, NT> == 2;
 template <int F, int NT> static constexpr bool has_two = !refills<F, NT> && F != PLEAT__TILE_F16;
 
 /* Groups that a turn of the loop has: two spare moving the second's words.  Q4 is no faster so. */
-template <int F, int NT> static constexpr int of_turn = has_two<F, NT> && F != PLEAT__TILE_Q4 ? 2 : 1;
+template <int F, int NT> static constexpr int of_turn = has_two<F, NT> &&F != PLEAT__TILE_Q4 ? 2 : 1;
 
 /* What a warp walks: groups of its tiles. */
 typedef struct walk {
@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(THREADS, NT == 1 ? 2 : 1)
         if (from < to) pleat__load_group<F>(w[i], at.at + i * tile_bytes, at.row_bytes, lane);
     columns<NT, X_F32> x = columns_from<NT, X_F32>(m, from, lane);
     pleat__wait_for_last();
-#pragma unroll(of_turn<F, NT>)
+#pragma unroll(of_turn <F, NT>)
     for (uint32_t group = from; group < to; group++, at.at += pleat__group_step<F>, next_group(x)) {
         const bool goes_on = group + 1 < to, is_whole = (group + 1) * PLEAT__GROUP_COLS <= m.w.tiles.cols;
         if constexpr (has_two<F, NT>)
