@@ -316,13 +316,14 @@ static pleat_status check_step(device_cache *c, pleat_error *err) {
 
 pleat_status device_cache_time(device_cache *c, device_how how, double *us, pleat_error *err) {
     const gpu *g = &c->device->gpu;
+    const uint32_t n_steps = how == HOW_STEP && c->spec.every > 1 ? c->spec.every : 1; /* one of them is counted */
     pleat_status status = PLEAT_OK;
     if (how != HOW_STEP) status = plan(c, schedule_of(how), err);
     DEVICE_THEN(status, gpu_clock_start(g, err));
-    DEVICE_THEN(status, put(c, how, err));
+    for (uint32_t i = 0; i < n_steps; i++) DEVICE_THEN(status, put(c, how, err));
     DEVICE_THEN(status, gpu_clock_stop(g, us, err));
     if (how == HOW_STEP) DEVICE_THEN(status, check_step(c, err));
-    *us /= how == HOW_STEP ? c->n_layers : c->n_calls;
+    *us /= how == HOW_STEP ? n_steps * c->n_layers : c->n_calls;
     return status;
 }
 

@@ -14,6 +14,7 @@ typedef struct received_params {
     uint32_t layer;
     const float *lse2, *logits;
     uint64_t logits_stride;
+    float log2_times;
     bool drops_logits;
 } received_params;
 
@@ -85,7 +86,8 @@ static __global__ void __launch_bounds__(RECEIVED_THREADS) add_received(const __
     float *scores = s < end ? scores_of(v, l, s, &n) : NULL;
     float lse2[8];
 #pragma unroll
-    for (uint32_t g = 0; g < 8; g++) lse2[g] = g < v.n_group ? a.lse2[(uint64_t)lane * v.n_group + g] : 0;
+    for (uint32_t g = 0; g < 8; g++)
+        lse2[g] = g < v.n_group ? a.lse2[(uint64_t)lane * v.n_group + g] - a.log2_times : 0;
     while (s < end) {
         if (scores) add_to_scores(scores, n, received_by(a, logits, lse2, s));
         s += step;
@@ -106,6 +108,7 @@ pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pl
     a.lse2 = args->lse2;
     a.logits = args->logits;
     a.logits_stride = args->logits_stride;
+    a.log2_times = args->log2_times;
     a.drops_logits = args->drops_logits;
     const dim3 grid(args->view.n_seqs * args->view.n_kv_heads, 8);
     add_received<<<grid, RECEIVED_THREADS, 0, pleat__cuda_stream(stream)>>>(a); /* behind another stream's work */
