@@ -65,6 +65,11 @@ static int restore(run *r, const image_file *f, prompt_cache *p) {
     const pleat_seq no_base = {0};
     const pleat_status status = pleat_engine_restore_for(r->engine, f->body, f->head.body_bytes, no_base,
                                                          r->n_prompt + r->max_new, &r->seqs[0]);
+    if (status == PLEAT_E_FORMAT) {
+        cli_note("%s does not serve, and is written anew: its sums hold, but the cache cannot restore its body",
+                 f->path);
+        return CLI_OK;
+    }
     if (status != PLEAT_OK) return cli_fail(f->path, status, NULL);
     for (uint32_t i = 0; i < f->head.n_steps; i++)
         prompt_cache_note(p, f->head.steps[i].first, f->head.steps[i].n_tokens, f->head.steps[i].flags);

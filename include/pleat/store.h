@@ -125,6 +125,10 @@ typedef struct pleat_store_found {
  * it has taken longer than that and than computing. */
 PLEAT_API pleat_status pleat_store_fetch_poll(pleat_store_fetch *fetch, pleat_store_found *out);
 
+/* What was found cannot be restored, though each byte is what was written: it counts as damaged, and what is stored goes.
+ * Nothing where nothing was found. */
+PLEAT_API void pleat_store_fetch_refuse(pleat_store_fetch *fetch);
+
 /* Forget it, over or not, and set *fetch to NULL.  Before the store is closed.  NULL and *fetch == NULL are fine. */
 PLEAT_API void pleat_store_fetch_end(pleat_store_fetch **fetch);
 
@@ -138,7 +142,7 @@ typedef enum pleat_store_miss {
     PLEAT_STORE_ABSENT,  /* nothing of the kind is stored */
     PLEAT_STORE_GONE,    /* its file is: another process has evicted it, or somebody removed it */
     PLEAT_STORE_IO,      /* the file could not be read */
-    PLEAT_STORE_DAMAGED, /* its length, its head, or a sum does not hold */
+    PLEAT_STORE_DAMAGED, /* its length, its head, or a sum does not hold; or its body was refused */
     PLEAT_STORE_OTHER,   /* it is whole, and of something else than its name says */
     PLEAT_STORE_INDEX,   /* the index could not be asked */
     PLEAT_STORE_TIMEOUT, /* the disk did not answer in time */

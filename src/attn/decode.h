@@ -152,7 +152,8 @@ static inline uint32_t pleat__tile_live(const pleat__tile_cursor *c, uint32_t sl
     return live;
 }
 
-/* Take a group of up to `most` tiles at `c` and move both cursors behind it; `ahead` is where prefetching is. */
+/* Take a group of up to `most` tiles at `c` and move both cursors behind it; `ahead` is where prefetching is, which goes
+ * on to what is read after the range. */
 static inline void pleat__tile_group_take(pleat__tile_group *g, pleat__tile_cursor *c, pleat__tile_cursor *ahead,
                                           uint32_t slot_to, uint32_t most) {
     const pleat__page_layout *l = c->run->layout;
@@ -169,7 +170,9 @@ static inline void pleat__tile_group_take(pleat__tile_group *g, pleat__tile_curs
         g->any_live |= g->live[t];
         g->k_ahead[t] = g->k[t];
         g->v_ahead[t] = g->v[t];
-        if (ahead->page && ahead->slot < slot_to) {
+        if (ahead->slot >= slot_to && ahead->run == c->run && c->run->then)
+            pleat__tile_cursor_init(ahead, c->run->then, c->run->then_slot);
+        if (ahead->page && (ahead->slot < slot_to || ahead->run != c->run)) {
             g->k_ahead[t] = pleat__k_tile(l, ahead->page, ahead->tile);
             g->v_ahead[t] = pleat__v_tile(l, ahead->page, ahead->tile);
             if (pleat__format_is_quantised(l->format)) {

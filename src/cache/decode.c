@@ -232,12 +232,29 @@ static void init_query(const pleat__layer_job *job, const pleat__step_item *item
     query->cap2 = c->cap2;
 }
 
+/* Let the run that `split` ends in go on, for those who prefetch, to the unit that this worker is likely to take next:
+ * units are handed out in order, and all take about as long.  *next is filled. */
+static void foresee(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
+                    slot_span *span, slot_span *next) {
+    const pleat_cache *c = job->cache;
+    const uint32_t n_heads = c->opt.n_kv_heads, unit = split * n_heads + head + pleat_workers_count(c->opt.workers);
+    find_span(job, item, unit % n_heads, next);
+    if (unit / n_heads >= next->n_splits) return;
+    const uint32_t from = split_from(c, next, unit / n_heads);
+    pleat__kv_run *last = split_from(c, span, split + 1) <= span->low_from ? &span->high : &span->low;
+    const pleat__kv_run *first = from < next->low_from ? &next->high : &next->low;
+    if (last->blocks || first->blocks || last->layout != first->layout) return;
+    last->then = first;
+    last->then_slot = first == &next->low ? from - next->low_from : from;
+}
+
 void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
                               uint32_t worker) {
     const pleat_cache *c = job->cache;
-    slot_span span;
+    slot_span span, next;
     find_span(job, item, head, &span);
     if (split >= span.n_splits) return; /* other lanes of the item are longer */
+    foresee(job, item, head, split, &span, &next);
     const uint32_t from = split_from(c, &span, split), to = split_from(c, &span, split + 1);
     if (span.new_slot >= from && span.new_slot < to) pleat__cache_store_item(job, item, head);
 

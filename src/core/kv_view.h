@@ -45,6 +45,9 @@ typedef struct pleat__kv_run {
     uint32_t n_slots;          /* slots in use */
     /* Not NULL: the slots are the tokens of these blocks (codec/block.h), and base, ids and layout say nothing. */
     const struct pleat__block_run *blocks;
+    /* Slots that whoever reads this run is likely to read next, of a run with the same layout; NULL: nobody knows. */
+    const struct pleat__kv_run *then;
+    uint32_t then_slot;
 } pleat__kv_run;
 
 typedef struct pleat__kv_view {

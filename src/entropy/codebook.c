@@ -185,6 +185,30 @@ static void assign_words(pleat__codebook *codebook) {
     }
 }
 
+/* How many ones all words longer than this begin with; max_bits if there are none. */
+static uint32_t ones_of_longer(const pleat__codebook *codebook, uint32_t n_bits) {
+    uint32_t common = (1u << codebook->max_bits) - 1, n = 0;
+    for (uint32_t i = 0; i < 1u << codebook->max_bits; i++)
+        if (codebook->symbol_bits[i] > n_bits) common &= i;
+    while (common >> n & 1) n++;
+    return n;
+}
+
+/* The smallest tables that do. */
+static void split(pleat__codebook *codebook) {
+    for (uint32_t n_bits = 5; n_bits >= 4 && codebook->kind != PLEAT__CODEBOOK_WIDE; n_bits--) {
+        const uint32_t ones = ones_of_longer(codebook, n_bits);
+        if (codebook->max_bits - ones > (n_bits == 4 ? 4 : PLEAT__CODEBOOK_TAIL_BITS)) continue;
+        codebook->short_bits = (uint8_t)n_bits;
+        codebook->n_ones = (uint8_t)ones;
+    }
+    for (uint32_t i = 0; i < 1u << PLEAT__CODEBOOK_TAIL_BITS; i++) {
+        const uint32_t at = ((i + 1) << codebook->n_ones) - 1;
+        codebook->tail_symbol[i] = codebook->symbol[at % TABLE];
+        codebook->tail_bits[i] = codebook->symbol_bits[at % TABLE];
+    }
+}
+
 bool pleat__codebook_from_bits(pleat__codebook *codebook, pleat__codebook_kind kind, uint32_t n_levels,
                                const uint8_t bits[PLEAT__CODEBOOK_SYMBOLS]) {
     if (kind > PLEAT__CODEBOOK_WIDE || n_levels < 1 || n_levels > kind_levels(kind)) return false;
@@ -195,12 +219,15 @@ bool pleat__codebook_from_bits(pleat__codebook *codebook, pleat__codebook_kind k
     memcpy(codebook->bits, bits, sizeof codebook->bits);
     memset(codebook->symbol_bits, 1, sizeof codebook->symbol_bits); /* an alphabet of one: symbol 0, whatever the bit */
     assign_words(codebook);
+    split(codebook);
     return true;
 }
 
 void pleat__codebook_rebase(pleat__codebook *codebook, uint8_t base) {
-    for (uint32_t i = 0; i < TABLE && codebook->kind != PLEAT__CODEBOOK_PAIRS; i++)
-        codebook->symbol[i] = (uint8_t)(codebook->symbol[i] + base - codebook->base);
+    const uint8_t more = codebook->kind == PLEAT__CODEBOOK_PAIRS ? 0 : (uint8_t)(base - codebook->base);
+    for (uint32_t i = 0; i < TABLE; i++) codebook->symbol[i] = (uint8_t)(codebook->symbol[i] + more);
+    for (uint32_t i = 0; i < 1u << PLEAT__CODEBOOK_TAIL_BITS; i++)
+        codebook->tail_symbol[i] = (uint8_t)(codebook->tail_symbol[i] + more);
     codebook->base = base;
 }
 

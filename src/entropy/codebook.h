@@ -39,6 +39,7 @@
 #define PLEAT__CODEBOOK_PAIR_BITS_MAX 8u
 #define PLEAT__CODEBOOK_NARROW_BITS 8u
 #define PLEAT__CODEBOOK_WIDE_BITS 9u
+#define PLEAT__CODEBOOK_TAIL_BITS 6u
 
 typedef enum pleat__codebook_kind {
     PLEAT__CODEBOOK_PAIRS,
@@ -68,6 +69,12 @@ typedef struct pleat__codebook {
      * fits (an alphabet of one symbol) the symbol that there is.  Of single codes with the base added. */
     uint8_t symbol[1u << PLEAT__CODEBOOK_WIDE_BITS];
     uint8_t symbol_bits[1u << PLEAT__CODEBOOK_WIDE_BITS];
+    /* For decoders whose tables are small.  Longer words than short_bits, 4 or 5, all begin with n_ones ones, as words
+     * are canonical; all that begin so are here by the max_bits - n_ones bits behind them.  These are at most 4 with
+     * short_bits 4, else at most 6.  short_bits 0: this codebook is not so, or is wide. */
+    uint8_t short_bits, n_ones;
+    uint8_t tail_symbol[1u << PLEAT__CODEBOOK_TAIL_BITS];
+    uint8_t tail_bits[1u << PLEAT__CODEBOOK_TAIL_BITS];
 } pleat__codebook;
 
 /* Codes of a symbol: 2 for pairs, else 1. */

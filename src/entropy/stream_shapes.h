@@ -13,7 +13,19 @@
 #include "core/compiler.h"
 #include "entropy/stream.h"
 
-typedef enum table_shape { PAIRS_6, PAIRS_7, PAIRS_8, NARROW_6, NARROW_7, NARROW_8, WIDE } table_shape;
+typedef enum table_shape {
+    PAIRS_6,
+    PAIRS_7,
+    PAIRS_8,
+    NARROW_6,
+    NARROW_7,
+    NARROW_8,
+    WIDE,
+    SPLIT_PAIRS_2, /* shape_of() says none of these: stream_avx2.c */
+    SPLIT_PAIRS_4,
+    SPLIT_NARROW_4,
+    SPLIT_NARROW_5
+} table_shape;
 
 INLINE bool is_pairs(table_shape shape) { return shape <= PAIRS_8; }
 

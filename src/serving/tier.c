@@ -136,12 +136,14 @@ static void take(pleat_serving *s, pleat__request *r, uint32_t n_have) {
                                 .data_bytes = found.body_bytes,
                                 .n_bytes = found.body_bytes,
                                 .max_tokens = r->n_prompt + r->n_predict};
-    if (found.body && has_room && found.n_tokens > n_have)
-        part.image.n_pages = s->backend.image_pages(s->backend.ctx, found.body, found.body_bytes);
-    if (part.image.n_pages > 0)
+    const bool is_wanted = found.body && has_room && found.n_tokens > n_have;
+    if (is_wanted) part.image.n_pages = s->backend.image_pages(s->backend.ctx, found.body, found.body_bytes);
+    if (part.image.n_pages > 0) {
         pleat__serving_hold_image(s, r, &part);
-    else
-        pleat_store_fetch_end(&part.fetch);
+        return;
+    }
+    if (is_wanted) pleat_store_fetch_refuse(part.fetch);
+    pleat_store_fetch_end(&part.fetch);
 }
 
 /* Beginnings of the first n_steps chunks that the store may have, the longest first, of more than n_have tokens. */

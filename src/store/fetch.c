@@ -30,6 +30,7 @@ struct pleat_store_fetch {
     pleat_store_part *parts; /* the wish's */
     uint8_t *body;           /* the reader's until it is over */
     pleat_store_found found;
+    pleat_image_head found_head; /* the wish's, up to the end of the part that was found */
     uint64_t begun_ns;
     fetch_state state; /* guarded by the store's lock, as is what follows */
     bool is_late;      /* it has been given up */
@@ -132,6 +133,7 @@ static void read_part(pleat_store *s, pleat_store_fetch *f, const pleat_image_he
     if (status != PLEAT_OK) return;
     f->found.n_tokens = head->n_tokens;
     f->found.body = f->body;
+    f->found_head = *head;
 }
 
 /* Heads of up to PLEAT__STORE_FIND_MAX parts from `first` on; returns how many. */
@@ -254,6 +256,12 @@ static void unlink_wanted(pleat_store *s, const pleat_store_fetch *f) {
     while (*at != f) at = &(*at)->next;
     *at = f->next;
     if (!*at) s->last_wanted = at;
+}
+
+void pleat_store_fetch_refuse(pleat_store_fetch *f) {
+    pleat_store_found found;
+    if (pleat_store_fetch_poll(f, &found) != PLEAT_OK || !found.body) return;
+    pleat__store_refuse(f->store, &f->found_head, found.body_bytes);
 }
 
 void pleat_store_fetch_end(pleat_store_fetch **fetch) {

@@ -103,6 +103,9 @@ int pleat__store_look(pleat_store *s, const pleat_image_head *heads, uint32_t n,
 pleat_status pleat__store_read_while(pleat_store *s, const pleat_image_head *wanted, void *body, uint64_t body_bytes,
                                      bool (*goes_on)(void *ctx), void *ctx, int *result);
 
+/* What was read of this head, body_bytes of it, is worth nothing: counted, and it goes. */
+void pleat__store_refuse(pleat_store *s, const pleat_image_head *head, uint64_t body_bytes);
+
 /* ---- fetch.c */
 
 /* The reader's thread. */

@@ -56,11 +56,23 @@ static void tell(pleat_store *s, int result, const pleat__store_key *key) {
     pleat__store_note(s, result == PLEAT__READ ? PLEAT__JOB_USE : PLEAT__JOB_FORGET, key);
 }
 
+static pleat_image_head head_of_body(const pleat_image_head *wanted, uint64_t body_bytes) {
+    pleat_image_head head = *wanted;
+    head.body_bytes = body_bytes;
+    head.piece_bytes = PLEAT_IMAGE_PIECE_DEFAULT;
+    return head;
+}
+
+void pleat__store_refuse(pleat_store *s, const pleat_image_head *head, uint64_t body_bytes) {
+    const pleat_image_head w = head_of_body(head, body_bytes);
+    const pleat__store_key key = pleat__store_key_of(&w);
+    pleat__store_add(s, &s->stats.misses[PLEAT_STORE_DAMAGED], 1);
+    tell(s, PLEAT_STORE_DAMAGED, &key);
+}
+
 pleat_status pleat__store_read_while(pleat_store *s, const pleat_image_head *wanted, void *body, uint64_t body_bytes,
                                      bool (*goes_on)(void *ctx), void *ctx, int *result) {
-    pleat_image_head w = *wanted;
-    w.body_bytes = body_bytes;
-    w.piece_bytes = PLEAT_IMAGE_PIECE_DEFAULT;
+    const pleat_image_head w = head_of_body(wanted, body_bytes);
     const pleat__store_key key = pleat__store_key_of(&w);
     pleat__reading r = {.key = &key, .wanted = &w, .body = body, .goes_on = goes_on, .ctx = ctx};
     r.n_head = pleat_image_head_bytes(&w);

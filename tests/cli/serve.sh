@@ -337,4 +337,14 @@ check "the others go on" test "$(field completed) $(field rejected) $(field tota
 real --simulate --synthetic fixed:prompt=40,output=8 --requests 50 --pool-bytes 64MiB --kv "f16 leankv"
 check "simulated with a model's prices" test "$(field completed)" = 50
 check "and the prices are told" calc "$(field prompt_ns) + $(field token_ns) + $(field fixed_ns) + $(field byte_ns) > 0"
+
+# A limit of time: who is under way leaves, and what came of it counts
+simulate --synthetic fixed:prompt=64,output=2000 --requests 40 --max-running 8 --seconds 3
+check "--seconds ends well" exits 0
+check "nobody is served to the end" test "$(field completed) $(field unfinished) $(field pages_left)" = "0 40 0"
+check "tokens of who was under way count" test "$(field total_output_tokens)" -gt 1000
+check "in no more time" test "$(field duration | cut -d. -f1)" = 3
+simulate --synthetic fixed:prompt=64,output=20 --requests 40 --max-running 8 --seconds 300
+check "who is served before is" test "$(field completed) $(field unfinished)" = "40 0"
+
 finish

@@ -36,6 +36,8 @@ static const option_row rows[] = {
      KIND_TEXT, AT(synthetic), .words = synthetic_names},
     {GROUP_REQUESTS, "requests", NULL, "N", "at most so many (default: all of FILE, or as NAME has it)",
      KIND_U32, AT(requests), 1, 16777216},
+    {GROUP_REQUESTS, "seconds", NULL, "S", "stop after so long, also where requests are under way (default: when all are served)",
+     KIND_F32, AT(seconds), 1e-3, 1e9},
     {GROUP_REQUESTS, "rate", NULL, "R", "arrivals a second, at random; inf: all at once (default: as FILE has it, or inf)",
      KIND_F32, AT(rate), 1e-6, INFINITY},
     {GROUP_REQUESTS, "text", NULL, "FILE", "take made-up prompts from this text (default: random tokens)",

@@ -43,6 +43,7 @@ typedef struct replay {
     double *ttft, *tpot, *e2el; /* ms, of completed requests */
     uint32_t n_tpot;
     intervals itl;
+    pleat_request_id *ids;           /* [n] of those that were taken */
     pleat_token *prompt;             /* [longest] */
     double before_s;                 /* the last time that was accounted for */
     double last_token_s;             /* of all requests */
@@ -183,7 +184,6 @@ static int submit(replay *r, uint32_t i) {
     const tenant_list *tenants = &r->setup->tenants;
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_request request;
-    pleat_request_id id;
     pleat_request_default(&request);
     trace_prompt(r->t, i, r->tokens, r->prompt);
     request.prompt = r->prompt;
@@ -197,7 +197,7 @@ static int submit(replay *r, uint32_t i) {
     request.max_ah = r->setup->o->ah_most;
     request.max_al = r->setup->o->al_most;
     request.user = &r->first_s[i];
-    const pleat_status status = pleat_serving_submit(r->target->serving, &request, &id, &err);
+    const pleat_status status = pleat_serving_submit(r->target->serving, &request, &r->ids[i], &err);
     if (status == PLEAT_OK) return CLI_OK;
     if (status == PLEAT_E_MEMORY) return cli_fail("cannot take a request", status, &err);
     trace_reject(r->t, from->line, &r->out->n_rejected, "%s", err.text[0] ? err.text : pleat_status_str(status));
@@ -223,7 +223,6 @@ static void complete(replay *r, uint32_t i, const pleat_request_stats *stats) {
     r->e2el[out->n_completed] = 1e3 * (last_s - arrival_s);
     out->n_completed++;
     out->input_tokens += stats->n_prompt;
-    out->output_tokens += stats->n_generated;
     out->hit_tokens += stats->n_hit;
 }
 
@@ -235,6 +234,7 @@ static void take_token(replay *r, uint32_t i, double now_s) {
         r->n_done += r->t->requests[i].n_prompt;
     }
     r->last_s[i] = r->last_token_s = now_s;
+    r->out->output_tokens++;
     r->n_done++;
 }
 
@@ -248,6 +248,7 @@ static void take_event(replay *r, const pleat_serving_event *event, double now_s
     if (event->stats.n_stalled > r->out->stalled_max) r->out->stalled_max = event->stats.n_stalled;
     if (event->finish == PLEAT_FINISH_FAILED) {
         r->out->n_failed++;
+        r->out->output_tokens -= event->stats.n_generated;
         cli_error("request %u failed: %s", r->t->requests[i].line, pleat_status_str(event->status));
     } else {
         complete(r, i, &event->stats);
@@ -276,6 +277,16 @@ static void wait_for_next(replay *r, double now_s) {
     account(r, 0, now_of(r));
 }
 
+/* --seconds: those under way leave. */
+static int is_over(replay *r, double now_s) {
+    const float seconds = r->setup->o->seconds;
+    if (seconds == 0 || now_s < (double)seconds) return 0;
+    account(r, 0, now_s);
+    for (uint32_t i = 0; i < r->out->n_submitted; i++)
+        if (r->ids[i].v && pleat_serving_cancel(r->target->serving, r->ids[i]) == PLEAT_OK) r->out->n_unfinished++;
+    return 1;
+}
+
 #define STORE_WAIT_NS 1000000u /* at most, where all wait for the store: others may be due */
 
 static int run(replay *r) {
@@ -284,7 +295,7 @@ static int run(replay *r) {
         const double now_s = now_of(r);
         if (interrupt_came()) return CLI_INTERRUPTED;
         if (submit_due(r, now_s) != CLI_OK) return CLI_FAILED;
-        if (r->out->n_ended == r->t->n) return CLI_OK;
+        if (r->out->n_ended == r->t->n || is_over(r, now_s)) return CLI_OK;
         const pleat_status status = pleat_serving_step(r->target->serving, &err);
         if (status == PLEAT_OK) {
             take_events(r);
@@ -362,6 +373,7 @@ int serve_replay(const serve_setup *setup, const trace *t, const token_source *t
     r.tpot = r.ttft + t->n;
     r.e2el = r.tpot + t->n;
     for (uint32_t i = 0; i < t->n; i++) r.last_s[i] = -1;
+    r.ids = cli_alloc(t->n, sizeof *r.ids);
     r.itl.n_of = cli_alloc(N_CLASSES, sizeof *r.itl.n_of);
     r.prompt = cli_alloc(longest_prompt(t), sizeof *r.prompt);
     r.start_ns = pleat_serving_clock_ns(target->serving);
@@ -372,6 +384,7 @@ int serve_replay(const serve_setup *setup, const trace *t, const token_source *t
     if (code == CLI_OK) code = count_pages_left(&r);
     free(times);
     free(r.itl.n_of);
+    free(r.ids);
     free(r.prompt);
     return code;
 }

@@ -13,7 +13,7 @@
 
 /* clang-format off */
 enum {
-    COMPLETED, FAILED, REJECTED, DURATION, INPUT, OUTPUT, INPUT_MEAN, OUTPUT_MEAN,
+    COMPLETED, FAILED, REJECTED, UNFINISHED, DURATION, INPUT, OUTPUT, INPUT_MEAN, OUTPUT_MEAN,
     REQUEST_RATE, OUTPUT_RATE, TOKEN_RATE, OUTPUT_RATIO,
     TTFT_MEAN, TTFT_MEDIAN, TTFT_P99, TPOT_MEAN, TPOT_MEDIAN, TPOT_P99,
     ITL_MEAN, ITL_MEDIAN, ITL_P99, E2EL_MEAN, E2EL_MEDIAN, E2EL_P99,
@@ -35,6 +35,7 @@ static const figure figures[N_FIGURES] = {
     [COMPLETED] = {"completed", "successful requests", 0, 1},
     [FAILED] = {"failed", "failed requests", 0, 1},
     [REJECTED] = {"rejected", "rejected requests", 0, 1},
+    [UNFINISHED] = {"unfinished", "requests not served to their end", 0, 1},
     [DURATION] = {"duration", "benchmark duration (s)", 2, 0},
     [INPUT] = {"total_input_tokens", "total input tokens", 0, 1},
     [OUTPUT] = {"total_output_tokens", "total generated tokens", 0, 1},
@@ -100,11 +101,12 @@ static void fill_requests(const serve_result *r, const serve_result *first, doub
     v[COMPLETED] = r->n_completed;
     v[FAILED] = r->n_failed;
     v[REJECTED] = r->n_rejected;
+    v[UNFINISHED] = r->n_unfinished;
     v[DURATION] = r->duration_s;
     v[INPUT] = (double)r->input_tokens;
     v[OUTPUT] = (double)r->output_tokens;
     v[INPUT_MEAN] = share(v[INPUT], r->n_completed);
-    v[OUTPUT_MEAN] = share(v[OUTPUT], r->n_completed);
+    v[OUTPUT_MEAN] = r->n_unfinished ? NAN : share(v[OUTPUT], r->n_completed);
     v[REQUEST_RATE] = share(r->n_completed, r->duration_s);
     v[OUTPUT_RATE] = share(v[OUTPUT], r->duration_s);
     v[TOKEN_RATE] = share(v[INPUT] + v[OUTPUT], r->duration_s);

@@ -265,17 +265,17 @@ static void note_rejected(const bench *b) {
 
 static int serve_all(bench *b) {
     const serve_options *o = b->setup.o;
-    uint64_t n_completed = 0;
+    uint64_t n_served = 0; /* tokens */
     int code = CLI_OK;
     interrupt_catch();
     for (uint32_t spec = 0; spec < o->load.kv.n && code == CLI_OK; spec++) {
         progress_part(spec, o->load.kv.n);
         code = serve_spec(b, spec);
-        n_completed += b->results[spec].n_completed;
+        n_served += b->results[spec].output_tokens;
     }
     progress_part(0, 0);
     if (code == CLI_OK) note_rejected(b);
-    if (code == CLI_OK && !n_completed) {
+    if (code == CLI_OK && !n_served) {
         cli_error("no request was served");
         code = CLI_FAILED;
     }

@@ -37,6 +37,7 @@ typedef struct serve_options {
     int simulate;
     uint64_t seed;
     uint32_t requests; /* 0: all of a file, as many as a preset has */
+    float seconds;     /* after which nobody is served any more; 0: until all are */
     uint32_t max_running;
     float rate; /* requests/s; 0: not given */
     float_list prices, fractions;
@@ -101,7 +102,8 @@ typedef struct serve_latency {
 typedef struct serve_result {
     uint32_t n_requests, n_completed, n_failed, n_rejected;
     uint32_t n_submitted, n_ended;                    /* of the trace's requests, so far */
-    uint64_t input_tokens, output_tokens, hit_tokens; /* of completed requests */
+    uint32_t n_unfinished;                            /* under way, or waiting, when --seconds were over */
+    uint64_t input_tokens, output_tokens, hit_tokens; /* of completed requests; output also of unfinished ones */
     uint32_t stalled_max;                             /* steps in a row without a token, of any running request */
     double duration_s;
     uint32_t page_tokens; /* of the high format */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * stream_avx2.c: decoding in 256-bit registers: 32 lanes a step, a byte of each lane in a register, up to four streams in
- * turn.
+ * turn, two of them side by side.
  *
  * A lane's window is the last two bytes that it took, and how many of their 16 bits are used:
  *
@@ -15,11 +15,17 @@
  * indices below 16*i, whose difference is negative.  So all of them, xor each other, are the entry.
  *
  *     pairs    6, 7 bits   symbols, lengths           4 or 8 shuffles each
- *              8 bits      symbols, lengths           8 each for each half of the tables; the index's bit 7 chooses.
- *                                                     Of eight levels lengths are looked up by the symbol: 4
+ *              8 bits      symbols, lengths           8 each for each half of the tables; the index's bit 7 chooses
  *     narrow   6, 7 bits   symbol << 3 | bits         4 or 8
  *              8 bits      symbol << 3 | bits - 1     8 for each half of the table; the index's bit 7 chooses
  *     wide                 symbol | bits << 8         gathered: 512 entries would be 64 shuffles
+ *
+ * Most codebooks are *split* (codebook.h).  Words of up to 4 or 5 bits are looked up by as many, longer ones by what
+ * stands behind their ones.  Bit 7 of the first entry says that the word is longer.
+ *
+ *     pairs    7, 8 bits   symbols, lengths           2 shuffles each, and 2 or 4
+ *     narrow   4 and 4     symbol << 3 | bits         1, and 1
+ *              5 and 5     symbol << 3 | bits - 1     2, and 2
  */
 #include <immintrin.h>
 #include <string.h>
@@ -30,14 +36,18 @@
 #include "entropy/stream_shapes.h"
 
 typedef struct tables {
-    __m256i a[16], b[16];          /* by shuffle; pairs: symbols, lengths; narrow: entries */
+    __m256i a[16], b[16]; /* by shuffle; pairs: symbols, lengths; narrow: entries.  Split: longer words' from 8 */
     __m256i scale_low, scale_high; /* bytes of 2^(16 - max_bits - used), by `used` */
     __m256i most_used;             /* 16 - max_bits */
     __m256i base;                  /* of pairs: what is added to a code */
     __m128i rest;                  /* the same, as a count of bits */
-    bool by_symbol;                /* pairs in 8 bits: so lengths are looked up */
+    __m256i tail_mask;             /* split: of the bits behind n_ones ones */
+    __m128i n_ones;                /* as a count of bits */
     uint16_t wide[514];            /* entries; a gather reads four bytes */
 } tables;
+
+/* Streams whose instructions stand side by side: a step waits at each of its own.  Four have too few registers. */
+#define SIDE_BY_SIDE 2u
 
 typedef struct lanes {
     __m256i early, late, used; /* bytes */
@@ -45,6 +55,8 @@ typedef struct lanes {
     uint64_t n_bytes, n_taken;
 } lanes;
 
+/* Split: pairs by the shuffles of longer words, narrow by the bits of short ones. */
+INLINE bool has_pairs(table_shape shape) { return is_pairs(shape) || shape == SPLIT_PAIRS_2 || shape == SPLIT_PAIRS_4; }
 INLINE uint32_t n_shuffles(table_shape shape) { return shape == PAIRS_6 || shape == NARROW_6 ? 4 : 8; }
 
 /* ---- tables -------------------------------------------------------------------------------------------- */
@@ -72,27 +84,48 @@ INLINE void wide_entries(const pleat__codebook *codebook, uint16_t *restrict ent
     entries[512] = entries[513] = 0;
 }
 
-/* Of pairs of eight levels at most: of symbol a | b << 4 at a | b << 3. */
-INLINE void lengths_by_symbol(const pleat__codebook *codebook, __m256i *out) {
-    uint8_t lengths[64];
-    for (uint32_t b = 0; b < 8; b++) memcpy(lengths + 8 * b, codebook->bits + 16 * b, 8);
-    for (uint32_t i = 0; i < 4; i++) out[i] = differences(lengths, i);
+/* Tables of a split codebook.  A length that says that the word is longer is 0x81: less one it still does. */
+INLINE void load_split_tables(table_shape shape, const pleat__codebook *codebook, tables *t) {
+    uint8_t lengths[32], tail[64], symbols[32];
+    const uint8_t less = shape == SPLIT_NARROW_5;
+    AS_LOOP
+    for (uint32_t i = 0; i < 32; i++)
+        lengths[i] = codebook->symbol_bits[i] > codebook->short_bits ? 0x81 : codebook->symbol_bits[i];
+    if (!has_pairs(shape)) {
+        AS_LOOP
+        for (uint32_t i = 0; i < 32; i++)
+            symbols[i] = (uint8_t)((lengths[i] & 0x80 ? 0 : codebook->symbol[i] * 8) + lengths[i] - less);
+        AS_LOOP
+        for (uint32_t i = 0; i < 32; i++)
+            tail[i] = (uint8_t)(codebook->tail_symbol[i] * 8 + codebook->tail_bits[i] - less);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        t->a[i] = twice(has_pairs(shape) ? codebook->symbol + 16 * i : symbols + 16 * i);
+        t->a[8 + i] = twice(has_pairs(shape) ? codebook->tail_symbol + 16 * i : tail + 16 * i);
+        t->b[i] = twice(lengths + 16 * i);
+        t->b[8 + i] = twice(codebook->tail_bits + 16 * i);
+    }
+    for (uint32_t i = 0; shape == SPLIT_PAIRS_4 && i < 4; i++) {
+        t->a[8 + i] = differences(codebook->tail_symbol, i);
+        t->b[8 + i] = differences(codebook->tail_bits, i);
+    }
+    t->tail_mask = _mm256_set1_epi8((char)((1u << (codebook->max_bits - codebook->n_ones)) - 1));
+    t->n_ones = _mm_cvtsi32_si128(codebook->n_ones);
 }
 
 INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tables *t) {
     const uint32_t rest = 16u - codebook->max_bits;
     uint8_t entries[256], scale[2][16];
+    if (shape > WIDE) load_split_tables(shape, codebook, t);
     if (shape == WIDE) wide_entries(codebook, t->wide);
-    if (!is_pairs(shape) && shape != WIDE) narrow_entries(shape, codebook, entries);
-    for (uint32_t i = 0; shape != WIDE && i < n_shuffles(shape); i++) {
+    if (!is_pairs(shape) && shape < WIDE) narrow_entries(shape, codebook, entries);
+    for (uint32_t i = 0; shape < WIDE && i < n_shuffles(shape); i++) {
         t->a[i] = differences(is_pairs(shape) ? codebook->symbol : entries, i);
         if (is_pairs(shape)) t->b[i] = differences(codebook->symbol_bits, i);
         if (shape == NARROW_8) t->a[8 + i] = differences(entries + 128, i);
         if (shape == PAIRS_8) t->a[8 + i] = differences(codebook->symbol + 128, i);
         if (shape == PAIRS_8) t->b[8 + i] = differences(codebook->symbol_bits + 128, i);
     }
-    t->by_symbol = shape == PAIRS_8 && codebook->n_levels <= 8;
-    if (t->by_symbol) lengths_by_symbol(codebook, t->b);
     for (uint32_t used = 0; used < 16; used++) {
         const uint32_t factor = used <= rest ? 1u << (rest - used) : 0;
         scale[0][used] = (uint8_t)factor;
@@ -269,24 +302,41 @@ INLINE void shuffles_of_256(const __m256i *a, const __m256i *b, __m256i index, _
     if (b) out[1] = _mm256_blendv_epi8(out[1], upper[1], index);
 }
 
-INLINE looked_up look_up_pairs_8(const tables *t, __m256i index) {
-    __m256i x[2], length[2];
-    if (!t->by_symbol) {
-        shuffles_of_256(t->a, t->b, index, x);
-        return (looked_up){x[0], x[1]};
+/* Entries of a table of 32; bit 7 of `upper` says that they are in its upper half. */
+INLINE __m256i look_in_32(const __m256i *table, __m256i index, __m256i upper) {
+    return _mm256_blendv_epi8(_mm256_shuffle_epi8(table[0], index), _mm256_shuffle_epi8(table[1], index), upper);
+}
+
+/* Of a split codebook. */
+INLINE looked_up look_up_split(table_shape shape, const tables *t, __m256i index) {
+    const __m256i behind = _mm256_and_si256(_mm256_srl_epi16(index, t->n_ones), t->tail_mask);
+    if (shape == SPLIT_NARROW_4) {
+        const __m256i x = _mm256_shuffle_epi8(t->a[0], index);
+        const __m256i y = _mm256_blendv_epi8(x, _mm256_shuffle_epi8(t->a[8], behind), x);
+        return (looked_up){y, _mm256_and_si256(y, _mm256_set1_epi8(7))};
     }
-    shuffles_of_256(t->a, NULL, index, x);
-    const __m256i a = _mm256_and_si256(x[0], _mm256_set1_epi8(7));
-    const __m256i b = _mm256_and_si256(_mm256_srli_epi16(x[0], 1), _mm256_set1_epi8(0x38));
-    shuffles(t->b, NULL, 4, _mm256_or_si256(a, b), length);
-    return (looked_up){x[0], length[0]};
+    const __m256i upper = _mm256_slli_epi16(index, 3), tail_upper = _mm256_slli_epi16(behind, 3);
+    const __m256i low = _mm256_and_si256(index, _mm256_set1_epi8(15)), x = look_in_32(t->a, low, upper);
+    if (shape == SPLIT_NARROW_5) {
+        const __m256i y = _mm256_blendv_epi8(x, look_in_32(t->a + 8, behind, tail_upper), x);
+        return (looked_up){y, _mm256_add_epi8(_mm256_and_si256(y, _mm256_set1_epi8(7)), _mm256_set1_epi8(1))};
+    }
+    const __m256i bits = look_in_32(t->b, low, upper);
+    __m256i tail[2];
+    if (shape == SPLIT_PAIRS_4) {
+        shuffles(t->a + 8, t->b + 8, 4, behind, tail);
+    } else {
+        tail[0] = look_in_32(t->a + 8, behind, tail_upper);
+        tail[1] = look_in_32(t->b + 8, behind, tail_upper);
+    }
+    return (looked_up){_mm256_blendv_epi8(x, tail[0], bits), _mm256_blendv_epi8(bits, tail[1], bits)};
 }
 
 INLINE looked_up look_up(table_shape shape, const tables *t, __m256i index) {
     __m256i x[2];
-    if (shape == PAIRS_8) return look_up_pairs_8(t, index);
-    if (shape == NARROW_8)
-        shuffles_of_256(t->a, NULL, index, x);
+    if (shape > WIDE) return look_up_split(shape, t, index);
+    if (shape == NARROW_8 || shape == PAIRS_8)
+        shuffles_of_256(t->a, is_pairs(shape) ? t->b : NULL, index, x);
     else
         shuffles(t->a, is_pairs(shape) ? t->b : NULL, n_shuffles(shape), index, x);
     if (is_pairs(shape)) return (looked_up){x[0], x[1]};
@@ -311,16 +361,50 @@ INLINE looked_up look_up_wide(const tables *t, const lanes *l) {
     return (looked_up){low_bytes(x, y), high_bytes(x, y)};
 }
 
-/* The next symbol of each lane, as look_up() has it. */
-INLINE __m256i step(table_shape shape, const tables *t, lanes *l) {
-    const __m256i takes = _mm256_cmpgt_epi8(l->used, t->most_used);
-    if (shape == WIDE)
-        take_wide(t, l);
-    else
-        take(l, takes, next_bytes(l, takes));
-    const looked_up x = shape == WIDE ? look_up_wide(t, l) : look_up(shape, t, index_of(t, l));
+/* The next symbol of each lane of a wide codebook. */
+INLINE __m256i step_wide(const tables *t, lanes *l) {
+    take_wide(t, l);
+    const looked_up x = look_up_wide(t, l);
     l->used = _mm256_add_epi8(l->used, x.bits);
     return x.symbol;
+}
+
+/* The next symbols of n streams, as look_up() has them. */
+INLINE void steps(table_shape shape, const tables *t, uint32_t n, lanes *l, __m256i *symbols) {
+    __m256i takes[SIDE_BY_SIDE], bytes[SIDE_BY_SIDE], index[SIDE_BY_SIDE];
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        takes[i] = _mm256_cmpgt_epi8(l[i].used, t->most_used);
+        bytes[i] = next_bytes(&l[i], takes[i]);
+    }
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        take(&l[i], takes[i], bytes[i]);
+        index[i] = index_of(t, &l[i]);
+    }
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const looked_up x = look_up(shape, t, index[i]);
+        l[i].used = _mm256_add_epi8(l[i].used, x.bits);
+        symbols[i] = x.symbol;
+    }
+}
+
+INLINE void all_steps(table_shape shape, const tables *t, uint32_t n_streams, lanes *l, __m256i *symbols) {
+    UNROLL
+    for (uint32_t i = 0; i < n_streams; i += SIDE_BY_SIDE) {
+        if (shape != WIDE) {
+            steps(shape, t, n_streams < SIDE_BY_SIDE ? n_streams : SIDE_BY_SIDE, l + i, symbols + i);
+            continue;
+        }
+        for (uint32_t j = i; j < n_streams && j < i + SIDE_BY_SIDE; j++) symbols[j] = step_wide(t, l + j);
+    }
+}
+
+INLINE __m256i step(table_shape shape, const tables *t, lanes *l) {
+    __m256i symbols;
+    all_steps(shape, t, 1, l, &symbols);
+    return symbols;
 }
 
 /* The last step of a stream: lanes whose bits are a whole word take nothing.  Lanes that would take a byte take a zero
@@ -350,7 +434,7 @@ INLINE void store_two(uint8_t *out, size_t gap, __m256i x) {
 /* What two steps gave: a vector of single codes, or two of pairs. */
 INLINE void store(table_shape shape, const tables *t, __m256i even, __m256i odd, uint8_t *out) {
     const __m256i low = _mm256_unpacklo_epi8(even, odd), high = _mm256_unpackhi_epi8(even, odd);
-    if (is_pairs(shape)) {
+    if (has_pairs(shape)) {
         const __m256i mask = _mm256_set1_epi8(15);
         store_two(out, 32, _mm256_add_epi8(_mm256_and_si256(low, mask), t->base));
         store_two(out + 16, 32, _mm256_add_epi8(_mm256_and_si256(high, mask), t->base));
@@ -368,20 +452,19 @@ INLINE void store(table_shape shape, const tables *t, __m256i even, __m256i odd,
 
 INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook,
                    pleat__stream *const *streams, uint32_t n_vectors, uint8_t *const *out) {
-    const uint32_t n_turns = is_pairs(shape) ? n_vectors / 2 : n_vectors;
-    const size_t turn_bytes = is_pairs(shape) ? 128 : 64;
+    const uint32_t n_turns = has_pairs(shape) ? n_vectors / 2 : n_vectors;
+    const size_t turn_bytes = has_pairs(shape) ? 128 : 64;
     tables t;
     lanes l[PLEAT__STREAMS];
     if (n_turns == 0) return;
     load_tables(shape, codebook, &t);
     for (uint32_t i = 0; i < n_streams; i++) load_lanes(streams[i], &l[i]);
     for (uint32_t turn = 0; turn + 1 < n_turns; turn++) {
-        __m256i even[PLEAT__STREAMS];
+        __m256i even[PLEAT__STREAMS], odd[PLEAT__STREAMS];
+        all_steps(shape, &t, n_streams, l, even);
+        all_steps(shape, &t, n_streams, l, odd);
         UNROLL
-        for (uint32_t i = 0; i < n_streams; i++) even[i] = step(shape, &t, &l[i]);
-        UNROLL
-        for (uint32_t i = 0; i < n_streams; i++)
-            store(shape, &t, even[i], step(shape, &t, &l[i]), out[i] + turn * turn_bytes);
+        for (uint32_t i = 0; i < n_streams; i++) store(shape, &t, even[i], odd[i], out[i] + turn * turn_bytes);
     }
     for (uint32_t i = 0; i < n_streams; i++) {
         const __m256i even = step(shape, &t, &l[i]);
@@ -395,7 +478,34 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
 
 DECODERS
 
+DECODER(split_pairs_2, SPLIT_PAIRS_2)
+DECODER(split_pairs_4, SPLIT_PAIRS_4)
+DECODER(split_narrow_4, SPLIT_NARROW_4)
+DECODER(split_narrow_5, SPLIT_NARROW_5)
+
+/* Have entries of short words room for the bit that says that a word is longer? */
+static bool has_room(const pleat__codebook *codebook) {
+    const __m256i symbols = _mm256_loadu_si256((const __m256i *)(const void *)codebook->symbol);
+    const __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)codebook->symbol_bits);
+    const __m256i is_longer = _mm256_cmpgt_epi8(bits, _mm256_set1_epi8((char)codebook->short_bits));
+    const __m256i has_none = _mm256_cmpgt_epi8(symbols, _mm256_set1_epi8(15));
+    return _mm256_testc_si256(is_longer, has_none);
+}
+
+/* The decoder of a codebook that is split, where that is less than the whole table; or NULL. */
+static pleat__stream_decode_fn split_decoder(const pleat__codebook *codebook) {
+    const uint32_t tail_bits = codebook->max_bits - codebook->n_ones;
+    if (codebook->short_bits == 0) return NULL;
+    if (codebook->kind == PLEAT__CODEBOOK_PAIRS) {
+        if (codebook->max_bits < 7) return NULL;
+        return tail_bits <= 5 ? split_pairs_2 : split_pairs_4;
+    }
+    if (tail_bits > codebook->short_bits || !has_room(codebook)) return NULL;
+    return codebook->short_bits == 4 && codebook->max_bits < 8 ? split_narrow_4 : split_narrow_5;
+}
+
 void pleat__stream_decode_avx2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                uint32_t n_vectors, uint8_t *const *out) {
-    decoders[shape_of(codebook)](codebook, streams, n_streams, n_vectors, out);
+    const pleat__stream_decode_fn split = split_decoder(codebook);
+    (split ? split : decoders[shape_of(codebook)])(codebook, streams, n_streams, n_vectors, out);
 }

@@ -303,7 +303,7 @@ INLINE void decode_runs(uint32_t n_streams, const pleat__stream_run *runs, uint3
             case NARROW_6: decode_vectors(NARROW_6, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_7: decode_vectors(NARROW_7, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_8: decode_vectors(NARROW_8, n_streams, codebook, n, ends_now, l, to); break;
-            case WIDE: break; /* no run has one */
+            default: break; /* no run is wide */
         }
     }
     store_lanes(n_streams, l, n_vectors, streams);

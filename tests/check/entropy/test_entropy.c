@@ -121,6 +121,23 @@ static void check_codebook(const pleat__codebook *codebook) {
     for (uint32_t i = 0; i < 256; i++) CHECK(codebook->bits[i] > 0 || codebook->words[i] == 0);
 }
 
+/* Short words by short_bits bits alone, all others by what stands behind ones that they share. */
+static void check_split(const pleat__codebook *codebook) {
+    const uint32_t most = codebook->short_bits == 4 ? 4 : PLEAT__CODEBOOK_TAIL_BITS,
+                   ones = (1u << codebook->n_ones) - 1;
+    if (codebook->short_bits == 0) return;
+    CHECK(codebook->kind != PLEAT__CODEBOOK_WIDE && codebook->short_bits <= 5);
+    CHECK(codebook->max_bits <= codebook->n_ones + most);
+    for (uint32_t i = 0; i < 1u << codebook->max_bits; i++) {
+        const uint32_t low = i & ((1u << codebook->short_bits) - 1), tail = i >> codebook->n_ones;
+        const bool is_long = codebook->symbol_bits[low] > codebook->short_bits;
+        CHECK_EQ_U64(is_long, codebook->symbol_bits[i] > codebook->short_bits);
+        CHECK(!is_long || (i & ones) == ones);
+        CHECK_EQ_U64(is_long ? codebook->tail_symbol[tail] : codebook->symbol[low], codebook->symbol[i]);
+        CHECK_EQ_U64(is_long ? codebook->tail_bits[tail] : codebook->symbol_bits[low], codebook->symbol_bits[i]);
+    }
+}
+
 static void test_codebooks(void) {
     pleat__codebook codebook, again;
     for (uint64_t round = 0; round < check_rounds(600, 60); round++) {
@@ -131,6 +148,7 @@ static void test_codebooks(void) {
         memset(&again, 0, sizeof again);
         random_codebook(&codebook, kind, n_levels);
         check_codebook(&codebook);
+        check_split(&codebook);
         CHECK(pleat__codebook_from_bits(&again, kind, n_levels, codebook.bits));
         CHECK_EQ_MEM(&codebook, &again, sizeof codebook);
     }
@@ -316,6 +334,14 @@ static uint32_t shape_of(const pleat__codebook *codebook) {
     return 1u << (3 * codebook->kind + (codebook->max_bits < 7 ? 0 : codebook->max_bits - 6));
 }
 
+/* Which of those that are split; see x86/stream_avx2.c. */
+static uint32_t split_of(const pleat__codebook *codebook) {
+    const uint32_t tail_bits = codebook->max_bits - codebook->n_ones;
+    if (codebook->short_bits == 0) return 0;
+    if (codebook->kind == PLEAT__CODEBOOK_PAIRS) return codebook->max_bits < 7 ? 0 : tail_bits <= 5 ? 1 : 2;
+    return tail_bits > codebook->short_bits ? 0 : codebook->short_bits == 4 && codebook->max_bits < 8 ? 4 : 8;
+}
+
 /* The same streams, decoded to codes from a base on; without it the codebook is what it was. */
 static void decode_from_a_base(pleat__codebook *codebook, const encoded *e, const uint32_t *n_vectors, uint32_t n) {
     static pleat__codebook before;
@@ -332,7 +358,7 @@ static void decode_from_a_base(pleat__codebook *codebook, const encoded *e, cons
 
 static void test_round_trip(void) {
     static pleat__codebook codebook;
-    uint32_t shapes = 0;
+    uint32_t shapes = 0, splits = 0;
     find_decoders();
     for (uint64_t round = 0; round < check_rounds(1500, 120); round++) {
         const pleat__codebook_kind kind = (pleat__codebook_kind)(round % 3);
@@ -341,6 +367,7 @@ static void test_round_trip(void) {
         uint32_t n_vectors[4];
         random_codebook(&codebook, kind, n_levels);
         shapes |= shape_of(&codebook);
+        splits |= split_of(&codebook);
         for (uint32_t i = 0; i < n; i++) {
             const uint32_t fill = (uint32_t)check_below(N_FILLS);
             check_context("kind %d, %u levels, %u bits; fill %u, stream %u of %u, round %u", (int)kind, n_levels,
@@ -360,6 +387,7 @@ static void test_round_trip(void) {
         if (check_failures() > 20) return;
     }
     CHECK_EQ_U64(shapes & 0x3F, 0x3F); /* pairs and narrow, to 6, 7 and 8 */
+    CHECK_EQ_U64(splits, 15);
 }
 
 /* At the end: all decoded, all bytes taken, none taken twice; and one vector less is not the end. */

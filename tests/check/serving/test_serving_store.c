@@ -369,6 +369,50 @@ static void test_damage(void) {
     folder_remove(&f);
 }
 
+/* Saves what no cache restores: byte spoilt_at of it is another, and the file's sums are right. */
+static pleat_status (*save_whole)(void *ctx, pleat_seq seq, void *data, uint64_t n_bytes);
+static uint64_t spoilt_at;
+static pleat_status save_spoilt(void *ctx, pleat_seq seq, void *data, uint64_t n_bytes) {
+    const pleat_status status = save_whole(ctx, seq, data, n_bytes);
+    ((uint8_t *)data)[spoilt_at < n_bytes ? spoilt_at : n_bytes - 1] ^= 4;
+    return status;
+}
+
+/* A whole file whose body is refused, when it is looked at (its first bytes) or when it is restored (its last): computed,
+ * counted, gone, and stored again. */
+static void test_refused(void) {
+    NEEDS_STORE();
+    static const uint64_t places[] = {16, UINT64_MAX};
+    folder f;
+    if (!load_once() || !folder_make(&f)) return;
+    for (size_t i = 0; i < CHECK_COUNT(places) && check_failures() == 0; i++) {
+        rig r;
+        outcome alone, out;
+        pleat_store_stats st;
+        pleat_store *s = store_open(&f, LARGE);
+        if (make(&r, i ? "f16" : "k8v4", s)) {
+            spoilt_at = places[i];
+            save_whole = r.serving->backend.save_into;
+            r.serving->backend.save_into = save_spoilt;
+            serve(&r, NULL, &alone);
+            r.serving->backend.save_into = save_whole;
+            for (uint64_t n_hits = 0; n_hits < 2; n_hits++) {
+                pleat_store_flush(s);
+                pleat_serving_forget_prefixes(r.serving);
+                serve(&r, NULL, &out);
+                check_hit(&r, &out, &alone, n_hits);
+                CHECK_EQ_U64(out.stats.n_hit, n_hits * STORED);
+                pleat_store_get_stats(s, &st);
+                CHECK_EQ_U64(st.misses[PLEAT_STORE_DAMAGED], 1);
+            }
+        }
+        rig_free(&r);
+        CHECK(pleat_store_is_valid(s));
+        pleat_store_close(&s);
+    }
+    folder_remove(&f);
+}
+
 /* Many at once, in a small pool, preempted now and then, twice over the same folder: the tokens of each alone. */
 static void test_company(void) {
     NEEDS_STORE();
@@ -522,6 +566,7 @@ static const check_test tests[] = {{"matrix_gpu", test_matrix_gpu}, /* first: th
                                    {"matrix", test_matrix},
                                    {"matrix_servers", test_matrix_servers},
                                    {"damage", test_damage},
+                                   {"refused", test_refused},
                                    {"company", test_company},
                                    {"hang", test_hang},
                                    {"hang_is_left", test_hang_is_left},
