@@ -257,6 +257,9 @@ static pleat_status make_data(device_cache *c, pleat_error *err) {
     return status;
 }
 
+/* Steps of which one is counted. */
+static uint32_t steps_of(const device_cache *c) { return c->spec.every > 1 ? c->spec.every : 1; }
+
 /* Scores are read and written; low pages have some only where low tokens can be dropped. */
 static pleat_status weigh(device_cache *c, pleat_error *err) {
     enum { SCORE_BYTES = 2 * sizeof(float) };
@@ -265,7 +268,8 @@ static pleat_status weigh(device_cache *c, pleat_error *err) {
     if (status != PLEAT_OK) return status;
     c->layer_bytes = usage.bytes_attend / c->n_layers;
     if (c->spec.policy != PLEAT_POLICY_NONE)
-        c->score_bytes = SCORE_BYTES * (usage.tokens_high + (c->spec.al > 0 ? usage.tokens_low : 0)) / c->n_layers;
+        c->score_bytes =
+            SCORE_BYTES * (usage.tokens_high + (c->spec.al > 0 ? usage.tokens_low : 0)) / c->n_layers / steps_of(c);
     return PLEAT_OK;
 }
 
@@ -316,7 +320,7 @@ static pleat_status check_step(device_cache *c, pleat_error *err) {
 
 pleat_status device_cache_time(device_cache *c, device_how how, double *us, pleat_error *err) {
     const gpu *g = &c->device->gpu;
-    const uint32_t n_steps = how == HOW_STEP && c->spec.every > 1 ? c->spec.every : 1; /* one of them is counted */
+    const uint32_t n_steps = how == HOW_STEP ? steps_of(c) : 1;
     pleat_status status = PLEAT_OK;
     if (how != HOW_STEP) status = plan(c, schedule_of(how), err);
     DEVICE_THEN(status, gpu_clock_start(g, err));
