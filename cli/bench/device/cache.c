@@ -18,8 +18,11 @@ static pleat_device_schedule schedule_of(device_how how) {
     return how == HOW_LANES ? PLEAT_DEVICE_PER_LANE : PLEAT_DEVICE_EQUAL_SHARES;
 }
 
-/* Tokens that steps may add: one a repetition, and some to warm up. */
-static uint32_t step_room(const device_cache *c) { return c->device->reps + 8; }
+/* Steps of a repetition: of leankv's one is counted. */
+static uint32_t steps_of(const device_cache *c) { return c->spec.every > 1 ? c->spec.every : 1; }
+
+/* Tokens that steps may add: those of repetitions, and of some to warm up. */
+static uint32_t step_room(const device_cache *c) { return (c->device->reps + 8) * steps_of(c); }
 
 /* ---- sizes ---------------------------------------------------------------------------------------------- */
 
@@ -256,9 +259,6 @@ static pleat_status make_data(device_cache *c, pleat_error *err) {
     DEVICE_THEN(status, gpu_normal_f16(g, c->kv, n_kv, 1, 8, err));
     return status;
 }
-
-/* Steps of which one is counted. */
-static uint32_t steps_of(const device_cache *c) { return c->spec.every > 1 ? c->spec.every : 1; }
 
 /* Scores are read and written; low pages have some only where low tokens can be dropped. */
 static pleat_status weigh(device_cache *c, pleat_error *err) {
