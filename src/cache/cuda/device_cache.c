@@ -16,7 +16,6 @@
  * Calls of a step read nothing but what create and set_batch fixed, so that a recorded step is the same for any
  * lengths.
  */
-#include <math.h>
 #include <string.h>
 
 #include "cache/cuda/device_cache.h"
@@ -628,7 +627,7 @@ static pleat_status decode(pleat_device_cache *c, uint32_t layer, const uint16_t
                                     .logits = scores ? c->logits : NULL,
                                     .logits_stride = scores ? c->logits_stride : 0,
                                     .scored_seqs = scores ? c->lanes.scored_seqs : NULL,
-                                    .log2_times = log2f((float)c->lanes.policy.every),
+                                    .times = (float)c->lanes.policy.every,
                                     .drops_logits = scores};
     PLEAT_TRY(wait_for_received(c, stream, err));
     PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], stream, err));

@@ -249,7 +249,7 @@ static void rig_run(rig *a, uint32_t layer) {
     args.lse2 = (float *)(void *)(p + lse_off);
     args.logits = (float *)(void *)(p + logits_off);
     args.logits_stride = a->logits_stride;
-    args.log2_times = log2f(TIMES);
+    args.times = TIMES;
     for (uint32_t i = 0; i < 2; i++) {
         args.scored_seqs = i == 0 ? NULL : nobody;
         CHECK_STATUS(pleat__device_fill(p, 0xC3 + (int)i, bytes, stream, NULL), PLEAT_OK);

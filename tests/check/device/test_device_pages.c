@@ -261,8 +261,9 @@ static void grow(world *w, const pleat__device_want *want) {
 }
 
 static pleat__device_want draw_want(world *w) {
-    pleat__device_want want = {
-        .fill_hole = check_below(2) == 0, .low_from = (uint32_t)check_below(20), .low_every = (uint32_t)check_below(4)};
+    pleat__device_want want = {.fill_hole = check_below(2) == 0,
+                               .low_from = (uint32_t)check_below(20),
+                               .low_every = check_below(8) ? 0 : (uint32_t)check_between(1, 3)};
     for (int side = 0; side < 2; side++)
         want.n_new[side] =
             (uint32_t)(check_below(w->growing ? 2 : 8) ? check_below(2) : check_below(3 * w->s.page_tokens[side]));
