@@ -205,6 +205,7 @@ pleat__stream_decode_fn pleat__stream_decode_of(uint32_t cpu_flags) {
 pleat__stream_decode_runs_fn pleat__stream_decode_runs_of(uint32_t cpu_flags) {
 #if PLEAT_X86
     if (cpu_flags & PLEAT_CPU_VBMI2) return pleat__stream_decode_runs_vbmi2;
+    if (cpu_flags & PLEAT_CPU_AVX2) return pleat__stream_decode_runs_avx2;
 #else
     (void)cpu_flags;
 #endif

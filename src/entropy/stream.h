@@ -96,9 +96,12 @@ void pleat__stream_decode_vbmi2(const pleat__codebook *codebook, pleat__stream *
 pleat__stream_decode_fn pleat__stream_decode_of(uint32_t cpu_flags);
 
 /* The same for the vectors of n_runs runs, which stand behind each other in out[i].  Codebooks are pairs or narrow, and
- * runs are not empty.  What the lanes of a stream have stays in registers from run to run. */
+ * runs are not empty.  What the lanes of a stream have is not put back from run to run. */
 typedef void (*pleat__stream_decode_runs_fn)(const pleat__stream_run *runs, uint32_t n_runs,
                                              pleat__stream *const *streams, uint32_t n_streams, uint8_t *const *out);
+/* Needs PLEAT_CPU_AVX2. */
+void pleat__stream_decode_runs_avx2(const pleat__stream_run *runs, uint32_t n_runs, pleat__stream *const *streams,
+                                    uint32_t n_streams, uint8_t *const *out);
 /* Needs PLEAT_CPU_VBMI2. */
 void pleat__stream_decode_runs_vbmi2(const pleat__stream_run *runs, uint32_t n_runs, pleat__stream *const *streams,
                                      uint32_t n_streams, uint8_t *const *out);

@@ -5,508 +5,410 @@
  * A warp is a thread block, and walks the blocks of one part of a lane.  Of a block:
  *
  *     payload ── cp.async ──> shared memory
- *     q * steps of keys ──> f16, in shared memory                                 s = q.min + (q*step).code
- *     slice of keys: 16 places ── decode ──> rows of 16 codes ── mma ──> logits
+ *     q * steps of keys ──> f16, in registers                                     s = q.min + (q*step).code
+ *     32 places of keys ── blocks_codes.cuh ──> rows of nibbles ── mma ──> logits
  *     weights * steps of values ──> f16                                           o = sum p*min + (p*step).code
- *     slice of values: 16 dimensions ── decode ──> rows of 16 codes ── mma ──> sums
+ *     32 dimensions of values ──> rows of nibbles ── mma ──> sums
  *
- * Products are m16n8k16, with codes as the rows of A and query heads as the columns of B.  A code n is the subnormal half
- * n * 2^-24: fields are masked into halves and need no conversion; sums are taken times 2^24.
+ * Products are m16n8k16, with codes as the rows of A and query heads as the columns of B.  Codes are nibbles until they
+ * are in registers, where one mask makes subnormal halves of two.  Those of odd nibbles are 16 times as large, and stand
+ * in sums of their own.
  *
  * Of up to four heads the other four columns hold what rounding q*step and p*step took, so that nothing is lost.  Of more
  * a middling code's part of it is made good.
  *
- *     row      16 codes
- *     keys     a row is a dimension, codes are places
- *     values   PACK: a row is 16 places of a dimension; RAW: a place, codes are dimensions
+ *     C of 16 places          rows r, r + 8: places 4r + 2i, 4r + 2i + 1 of 32; of 16 dimensions likewise
+ *     A of 16 places (values) columns 2j, 2j + 1, 2j + 8, 2j + 9: places 8j + i, + 4, + 2, + 6 of 32
  *
- * Fields become halves two at a time, those that are 8 apart in a pack, 4 in a nibble's word.  So within 16 places position
- * p is number p/2 + 8*(p%2) everywhere, and within 8 dimensions p/2 + 4*(p%2).  Which of a block's tokens stand at which
- * place does not matter to a sum over all of them.
- *
- *     shared memory of a warp   payload | q*step, then rows of a slice | steps and minimums of values | q.min
+ *     shared memory of a warp   payload | rows
  */
 #include "attn/cuda/blocks.h"
+#include "attn/cuda/blocks_codes.cuh"
 #include "attn/cuda/ops.cuh"
+#include "hw/cuda/bulk.cuh"
 #include "hw/cuda/copy.cuh"
 #include "hw/cuda/cuda.cuh"
 
-#define T PLEAT__DEVICE_BLOCK_TOKENS
-#define GROUP PLEAT__DEVICE_BLOCK_GROUP
 #define RESTS 4u /* up to so many heads, columns RESTS further on have what rounding to halves took from theirs */
 #define HEADER 12u
 #define WIDE 4u
 #define CODER 3u
 #define CODER_RAW 0u
-#define ROW_BYTES 32u
-#define WARPS 16        /* of a multiprocessor, at least: what registers are for */
-#define SECOND_ROWS 34u /* rows of a thread's second codes begin here: free of bank conflicts */
+#define WARPS 16         /* of a multiprocessor, at least: what registers are for */
+#define EVEN 0x000F000Fu /* codes of even nibbles, at the lower end of halves */
+#define ODD 0x00F000F0u
+#define TWO_24 16777216.0f
+#define TWO_20 1048576.0f
+#define QUERY_SHIFT 3 /* queries are taken times 2^-3: times a step they are not to be above what a half can be */
 
-/* Addresses in shared memory.  Queries are in registers before rows are decoded, and stand in the same place. */
+/* Addresses in shared memory. */
 typedef struct warp_plan {
-    uint32_t payload, rows, units, heads, end;
+    uint32_t payload, rows, bar, end;
 } warp_plan;
 
-#define ROWS_BYTES ((SECOND_ROWS + 32) * ROW_BYTES)
-
 template <int D> static __host__ __device__ inline warp_plan plan_of(uint32_t base, uint32_t payload_bytes) {
-    static_assert(GROUP * (D + 8) * 2 <= ROWS_BYTES + 64, "queries fit where rows will be");
     warp_plan w;
     w.payload = base;
     w.rows = base + (payload_bytes + 16 + 127) / 128 * 128; /* what is read behind a section */
-    w.units = w.rows + ROWS_BYTES + 64;
-    w.heads = w.units + T * 8;
-    w.end = w.heads + GROUP * 4;
+    w.bar = w.rows + D * ROW_BYTES;
+    w.end = w.bar + 16;
     return w;
-}
-
-static __device__ __forceinline__ void put_4(uint32_t at, uint32_t x) {
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
-}
-static __device__ __forceinline__ void put_8(uint32_t at, uint32_t x, uint32_t y) {
-    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at), "r"(x), "r"(y) : "memory");
-}
-static __device__ __forceinline__ void put_16(uint32_t at, const uint32_t *x) {
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
-                 : "memory");
-}
-static __device__ __forceinline__ void put_half(uint32_t at, __half x) {
-    asm volatile("st.shared.b16 [%0], %1;" ::"r"(at), "h"(__half_as_ushort(x)) : "memory");
-}
-static __device__ __forceinline__ uint32_t load_2(uint32_t at) {
-    uint16_t x;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x) : "r"(at) : "memory");
-    return x;
-}
-
-/* 32 bits from bit `bit` of what begins at `at`, a multiple of 4, on. */
-static __device__ __forceinline__ uint32_t load_bits(uint32_t at, uint32_t bit) {
-    at += bit / 32 * 4;
-    return __funnelshift_r(load_4(at), load_4(at + 4), bit);
-}
-
-/* Address of a half of a row. */
-static __device__ __forceinline__ uint32_t half_row(uint32_t rows, uint32_t row, uint32_t half) {
-    return rows + row * ROW_BYTES + (half ^ (row / 4 % 2)) * 16;
 }
 
 /* ---- payloads ------------------------------------------------------------------------------------------- */
 
-/* The payload of block `block`, page by page. */
-static __device__ __forceinline__ void copy_payload(const pleat__device_block_lanes &l, uint32_t row, uint32_t block,
-                                                    uint32_t to) {
-    const uint32_t *ends = l.ends + (uint64_t)row * l.ends_cap, *ids = l.ids + (uint64_t)row * l.row_len;
-    const uint32_t from = block > 0 ? __ldg(ends + block - 1) : 0, end = __ldg(ends + block);
-    const uint32_t *id = ids + l.row_len - 1 - from / l.page_units;
-    uint32_t unit = from % l.page_units, left = end - from;
+/* What comes next of a row's payloads. */
+typedef struct walk {
+    const uint32_t *ends; /* of the next block */
+    const uint32_t *page; /* the page that it begins in, */
+    uint32_t unit;        /* and where there */
+    uint32_t before;      /* units before it in the row */
+} walk;
+
+static __device__ __forceinline__ walk walk_from(const pleat__device_block_lanes &l, uint32_t row, uint32_t block) {
+    const uint32_t *ends = l.ends + (uint64_t)row * l.ends_cap;
+    const uint32_t before = block > 0 ? __ldg(ends + block - 1) : 0;
+    return walk{ends + block, l.ids + (uint64_t)row * l.row_len + l.row_len - 1 - before / l.page_units,
+                before % l.page_units, before};
+}
+
+/* f(address, offset, bytes) of pieces of the next payload, which may go on in other pages: LANES 32, of every 32nd from
+ * the thread's own on; 1, of all.  Returns its bytes. */
+template <int LANES, class F>
+static __device__ __forceinline__ uint32_t each_piece(const pleat__device_block_lanes &l, walk *at, F f) {
+    const uint32_t end = __ldg(at->ends++), n = end - at->before, first = l.page_units - at->unit;
 #pragma unroll 1
-    for (; left > 0; id--) {
-        const uint32_t n = min(left, l.page_units - unit);
-        const uint8_t *at = l.base + *id * l.page_bytes + (unit + threadIdx.x) * 16;
-        uint32_t place = to + threadIdx.x * 16;
-#pragma unroll 4
-        for (uint32_t i = threadIdx.x; i < n; i += 32, at += 512, place += 512) pleat__copy_16(place, at);
-        to += 16 * n;
-        left -= n;
-        unit = 0;
+    for (uint32_t i = LANES == 32 ? threadIdx.x : 0;; i += LANES) {
+        const uint32_t begin = i > 0 ? first + (i - 1) * l.page_units : 0, skipped = i > 0 ? 0 : at->unit;
+        if (begin >= n) break;
+        f(l.base + at->page[-(int32_t)i] * l.page_bytes + skipped * 16, begin * 16,
+          min(n - begin, l.page_units - skipped) * 16);
     }
+    at->before = end;
+    at->unit += n;
+    for (; at->unit >= l.page_units; at->unit -= l.page_units) at->page--;
+    return n * 16;
+}
+
+#if PLEAT__HAS_WGMMA
+
+static __device__ __forceinline__ void begin_copies(uint32_t bar) {
+    if (threadIdx.x == 0) pleat__bar_init(bar, 1);
+    if (threadIdx.x == 0) pleat__bars_are_ready();
+    __syncwarp();
+}
+
+/* The next payload to `to`, and the one behind it to where it is near. */
+static __device__ __forceinline__ void copy_payload(const pleat__device_block_lanes &l, walk *at, bool is_last,
+                                                    uint32_t to, uint32_t bar, uint32_t *parity) {
+    const uint32_t n = each_piece<32>(l, at, [to, bar](const uint8_t *from, uint32_t offset, uint32_t n_bytes) {
+        pleat__bulk_copy(to + offset, from, n_bytes, bar);
+    });
+    if (threadIdx.x == 0) pleat__bar_expect(bar, n);
+    walk next = *at;
+    if (!is_last)
+        each_piece<32>(l, &next,
+                       [](const uint8_t *from, uint32_t, uint32_t n_bytes) { pleat__bulk_prefetch(from, n_bytes); });
+    pleat__bar_wait(bar, *parity);
+    *parity ^= 1;
+}
+
+#else
+
+static __device__ __forceinline__ void begin_copies(uint32_t) {}
+
+static __device__ __forceinline__ void copy_payload(const pleat__device_block_lanes &l, walk *at, bool, uint32_t to,
+                                                    uint32_t, uint32_t *) {
+    each_piece<1>(l, at, [to](const uint8_t *from, uint32_t offset, uint32_t n_bytes) {
+        for (uint32_t i = 16 * threadIdx.x; i < n_bytes; i += 512) pleat__copy_16(to + offset + i, from + i);
+    });
     pleat__copies_commit();
+    pleat__copies_wait<0>();
 }
 
-/* It is to be in the level-2 cache by the time that it is copied. */
-static __device__ __forceinline__ void ask_for_payload(const pleat__device_block_lanes &l, uint32_t row,
-                                                       uint32_t block) {
-    const uint32_t *ends = l.ends + (uint64_t)row * l.ends_cap, *ids = l.ids + (uint64_t)row * l.row_len;
-    const uint32_t from = __ldg(ends + block - 1), n = __ldg(ends + block) - from;
-    for (uint32_t i = 8 * threadIdx.x; i < n; i += 256) { /* a line is 8 units */
-        const uint32_t unit = from + i, page = ids[l.row_len - 1 - unit / l.page_units];
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(l.base + page * l.page_bytes + unit % l.page_units * 16));
-    }
+#endif
+
+static __device__ __forceinline__ uint32_t plus_halves(uint32_t x, uint32_t y) {
+    return fma_halves(x, power_halves(0), y);
 }
 
-/* A unit's minimum and step. */
-static __device__ __forceinline__ float2 unit_at(uint32_t units, uint32_t n_units, uint32_t i, bool is_wide) {
-    const uint32_t bits = load_2(units + 2 * i);
-    if (is_wide) {
-        const uint32_t step = load_2(units + 2 * (n_units + i));
-        return make_float2(__half2float(__ushort_as_half((uint16_t)bits)),
-                           __half2float(__ushort_as_half((uint16_t)step)));
-    }
-    const float step = __half2float(__ushort_as_half((uint16_t)(bits >> 7 << 6))); /* codec/units.c */
-    return make_float2(step * 0.5f * (float)((int32_t)(bits << 25) >> 25), step);
+/* Minimums and steps of units i and i + 1, i even. */
+typedef struct unit_pair {
+    uint32_t min, step;
+} unit_pair;
+
+/* Of COMPACT ones, as codec/units.c has them: 512 + 32 + z/2 is a half that is put together, and no product rounds. */
+static __device__ __forceinline__ unit_pair expand_units(uint32_t two) {
+    const uint32_t step = two >> 1 & 0x7FC07FC0u;
+    const uint32_t half_z = plus_halves((two & 0x007F007Fu) ^ 0x60406040u, 0xE040E040u);
+    return unit_pair{multiply_halves(half_z, step), step};
 }
 
-/* ---- codes ---------------------------------------------------------------------------------------------- */
-
-/* Inclusive prefix sum over the warp. */
-static __device__ __forceinline__ uint32_t prefix_of(uint32_t x) {
-#pragma unroll
-    for (int by = 1; by < 32; by *= 2)
-        asm volatile("{.reg .pred p; .reg .b32 y; shfl.sync.up.b32 y|p, %0, %1, 0, -1; @p add.u32 %0, %0, y;}"
-                     : "+r"(x)
-                     : "r"(by));
-    return x;
+/* Units of keys are at a multiple of 4, those of values at a multiple of 2. */
+static __device__ __forceinline__ unit_pair key_units_at(uint32_t units, uint32_t n_units, uint32_t i, bool is_wide) {
+    const uint32_t two = load_4(units + 2 * i);
+    return is_wide ? unit_pair{two, load_4(units + 2 * (n_units + i))} : expand_units(two);
+}
+static __device__ __forceinline__ unit_pair value_units_at(uint32_t units, uint32_t i, bool is_wide) {
+    const uint32_t bit = units % 4 * 8 + 16 * i, two = load_bits(units & ~3u, bit);
+    return is_wide ? unit_pair{two, load_bits(units & ~3u, bit + 16 * T)} : expand_units(two);
 }
 
-/* Of pairs of fields: two neighbours stand in the low 10 bits of a half, where a mask leaves a subnormal that a product
- * moves down and to which a sum adds the minimum.  So the pipe for logic and shifts, the busiest, has less to do. */
-typedef struct field_masks {
-    uint32_t first, second, down; /* down: 2^-width twice */
-} field_masks;
-
-static __device__ __forceinline__ field_masks masks_of(uint32_t width) {
-    const uint32_t mask = (0x00010001u << width) - 0x00010001u;
-    return field_masks{mask, mask << width, (15 - width) * 0x04000400u};
-}
-
-/* Two pairs of fields of two words' halves, twice `width` apart. */
-static __device__ __forceinline__ void take_fields(uint32_t x, uint32_t width, const field_masks &m, uint32_t min,
-                                                   uint32_t r[4]) {
-    const uint32_t y = x >> 2 * width, one = 0x3C003C00u;
-    r[0] = fma_halves(x & m.first, one, min);
-    r[1] = fma_halves(x & m.second, m.down, min);
-    r[2] = fma_halves(y & m.first, one, min);
-    r[3] = fma_halves(y & m.second, m.down, min);
-}
-
-/* 16 fields of `width` bits: 0..7 from bit 0 of `first` on, 8..15 of `second`; `min` is added to both halves. */
-static __device__ __forceinline__ void put_row(uint32_t rows, uint32_t row, uint32_t first, uint32_t second,
-                                               uint32_t width, uint32_t min) {
-    const field_masks m = masks_of(width);
-    uint32_t r[4];
-    take_fields(low_halves(first, second), width, m, min, r);
-    put_16(half_row(rows, row, 0), r);
-    take_fields(low_halves(first >> 4 * width, second >> 4 * width), width, m, min, r);
-    put_16(half_row(rows, row, 1), r);
-}
-
-/* A section under way. */
-typedef struct section {
-    uint32_t at;   /* address of the next slice: a multiple of 2 */
-    uint32_t bits; /* of a code */
-    bool is_raw;
-} section;
-
-/* Where a thread's packs of a slice stand: 32 * N packs, of which thread t has those from N*t on. */
-template <int N> struct packs { uint32_t at, widths, mins; };
-
-template <int N> static __device__ __forceinline__ packs<N> find_packs(section *s) {
-    const uint32_t thread = threadIdx.x, aligned = s->at & ~3u, first = s->at % 4 * 8;
-    const uint32_t width_bits = s->bits == 4 ? 3 : s->bits == 1 ? 1 : 2;
-    packs<N> p;
-    p.widths = load_bits(aligned, first + thread * N * width_bits);
-    p.mins = load_bits(aligned, first + 32 * N * width_bits + thread * N * s->bits);
-    uint32_t sum = 0;
-#pragma unroll
-    for (int j = 0; j < N; j++) sum += p.widths >> j * width_bits & ((1u << width_bits) - 1);
-    const uint32_t end = prefix_of(sum);
-    p.at = s->at + 4 * N * (width_bits + s->bits) + 2 * (end - sum);
-    s->at += 4 * N * (width_bits + s->bits) + 2 * __shfl_sync(PLEAT__ALL_THREADS, end, 31);
-    return p;
-}
-
-/* The next two: the first to row `thread`, the second to SECOND_ROWS more. */
-template <int N> static __device__ __forceinline__ void take_packs(packs<N> *p, uint32_t bits, uint32_t rows) {
-    const uint32_t width_bits = bits == 4 ? 3 : bits == 1 ? 1 : 2;
-#pragma unroll
-    for (uint32_t j = 0; j < 2; j++) {
-        const uint32_t width = p->widths & ((1u << width_bits) - 1);
-        const uint32_t word = p->at & ~3u, shift = p->at * 8, middle = load_4(word + 4);
-        const uint32_t low = __funnelshift_r(load_4(word), middle, shift);
-        const uint32_t high = __funnelshift_r(middle, load_4(word + 8), shift);
-        put_row(rows, j * SECOND_ROWS + threadIdx.x, low, __funnelshift_rc(low, high, 8 * width), width,
-                (p->mins & ((1u << bits) - 1)) * 0x00010001u);
-        p->at += 2 * width;
-        p->widths >>= width_bits;
-        p->mins >>= bits;
-    }
-}
-
-/* Bits 4i + j of words p, p and j = 0..3, become bits 4i + p of words j. */
-static __device__ __forceinline__ void transpose_nibbles(uint32_t x[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const uint32_t t = (x[i] >> 1 ^ x[i + 1]) & 0x55555555u;
-        x[i + 1] ^= t;
-        x[i] ^= t << 1;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const uint32_t t = (x[i] >> 2 ^ x[i + 2]) & 0x33333333u;
-        x[i + 2] ^= t;
-        x[i] ^= t << 2;
-    }
-}
-
-/* The planes of 8 rows by 4 columns, 32 bits each and 8 bytes apart, from byte `at` on, as 8 codes of 4 bits of each
- * column. */
-static __device__ __forceinline__ void load_planes(uint32_t at, uint32_t n, uint32_t x[4]) {
-    const uint32_t bit = at % 4 * 8;
-#pragma unroll
-    for (uint32_t p = 0; p < 4; p++) x[p] = p < n ? load_bits(at & ~3u, bit + 64 * p) : 0;
-    transpose_nibbles(x);
-}
-
-/* A slice of keys in planes: a thread has 4 columns of 16 rows, or 2 of them where heads have 64. */
-typedef struct planes {
-    uint32_t first[4], second[4];
-} planes;
-
-template <int N> static __device__ __forceinline__ planes load_key_planes(section *s) {
-    const uint32_t thread = threadIdx.x, at = s->at + N * thread / 4 * 8 * s->bits;
-    planes p;
-    load_planes(at, s->bits, p.first);
-    load_planes(at + 4, s->bits, p.second);
-    s->at += 32 * N / 4 * 8 * s->bits;
-    return p;
-}
-
-/* Two columns. */
-static __device__ __forceinline__ void take_planes(const planes &p, bool upper, uint32_t rows) {
-#pragma unroll
-    for (int j = 0; j < 2; j++)
-        put_row(rows, j * SECOND_ROWS + threadIdx.x, upper ? p.first[j + 2] : p.first[j],
-                upper ? p.second[j + 2] : p.second[j], 4, 0);
-}
-
-/* A slice of values in planes: a thread has 8 dimensions of 4 places: half a row of each. */
-static __device__ __forceinline__ void decode_value_planes(section *s, uint32_t rows) {
-    const uint32_t thread = threadIdx.x, half = thread % 2;
-    uint32_t x[4];
-    load_planes(s->at + thread / 2 * 8 * s->bits + 4 * half, s->bits, x);
-    s->at += T / 4 * 8 * s->bits;
-#pragma unroll
-    for (uint32_t j = 0; j < 4; j++) {
-        uint32_t r[4];
-        take_fields(x[j], 4, masks_of(4), 0, r);
-        put_16(half_row(rows, thread / 2 * 4 + j, half), r);
-    }
+/* The one unit of all keys. */
+static __device__ __forceinline__ unit_pair unit_of_block(uint32_t units, bool is_wide) {
+    const uint32_t word = load_4(units), twice = low_halves(word, word);
+    return is_wide ? unit_pair{twice, high_halves(word, word)} : expand_units(twice);
 }
 
 /* ---- a block -------------------------------------------------------------------------------------------- */
 
-#define TWO_24 16777216.0f
-
-/* all[i] += c; all stays in registers. */
-template <int N> static __device__ __forceinline__ void add_to(float all[N][4], uint32_t i, const float c[4]) {
-#define CASE(n)                                                        \
-    case n:                                                            \
-        if (n < N)                                                     \
-            for (int j = 0; j < 4; j++) all[n < N ? n : 0][j] += c[j]; \
-        break;
-    switch (i) { CASE(0) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) }
-#undef CASE
-}
-
 /* What a warp knows of its part: of query heads 2*(thread%4) and one more. */
 template <int D> struct sums {
     float max[2], weight[2], middle[2]; /* logit2; sum of weights; of weights * minimums: this thread's places alone */
-    float out[D / 16][4];               /* C of a slice of dimensions */
+    float out[D / 16][4];               /* C of 16 dimensions */
 };
 
-/* q * step of all heads to shared memory, q.min to heads.  Thread t has dimensions N*t on: rows j*32 + t. */
-template <int D>
-static __device__ __forceinline__ void put_queries(const pleat__device_blocks_attn &a, const warp_plan &w,
-                                                   const uint16_t *q, uint32_t word) {
-    enum { N = D / 32 };
-    const uint32_t thread = threadIdx.x, n_units = a.lanes.by_channel ? D : 1;
-    const float scale = a.scale * 1.44269504f, centre = (float)((1u << a.lanes.k_bits) - 1) / 2;
-    const bool has_rests = a.lanes.n_group <= RESTS;
-    float2 unit[N];
-#pragma unroll
-    for (int j = 0; j < N; j++)
-        unit[j] = unit_at(w.payload + HEADER, n_units, a.lanes.by_channel ? N * thread + j : 0, word & WIDE);
-#pragma unroll 4
-    for (uint32_t g = 0; g < a.lanes.n_group; g++) {
-        float middle = 0;
-#pragma unroll
-        for (int j = 0; j < N; j++) {
-            const float x = __half2float(__ushort_as_half(__ldg(q + g * D + N * thread + j))) * scale;
-            const __half weight = __float2half_rn(x * unit[j].y);
-            const uint32_t at = w.rows + (g * (D + 8) + j * 32 + thread) * 2;
-            const float rest = fmaf(x, unit[j].y, -__half2float(weight)); /* what rounding took */
-            put_half(at, weight);
-            if (has_rests) put_half(at + RESTS * (D + 8) * 2, __float2half_rn(rest));
-            middle = fmaf(x, unit[j].x, has_rests ? middle : fmaf(rest, centre, middle));
-        }
-#pragma unroll
-        for (int i = 16; i > 0; i /= 2) middle += __shfl_xor_sync(PLEAT__ALL_THREADS, middle, i);
-        if (thread == 0) put_4(w.heads + 4 * g, __float_as_uint(middle));
-        if (thread == 0 && has_rests) put_4(w.heads + 4 * (g + RESTS), __float_as_uint(middle));
-    }
-    if (a.lanes.n_group == RESTS || a.lanes.n_group == GROUP) return;
-    for (uint32_t g = a.lanes.n_group; g < GROUP; g++) /* columns of nobody */
-        for (uint32_t i = thread; i < D / 2 && !(has_rests && g >= RESTS && g < RESTS + a.lanes.n_group); i += 32)
-            put_4(w.rows + g * (D + 8) * 2 + 4 * i, 0);
-}
+/* B of 16 dimensions each, of head thread/4, RESTS heads fewer if it is one of rests. */
+template <int D> struct queries { uint32_t x[D / 16][2]; };
 
-/* B of 16 dimensions each: rows j*32 + t and so on. */
-template <int D> static __device__ __forceinline__ void load_queries(const warp_plan &w, uint32_t queries[D / 16][2]) {
-    const uint32_t at = w.rows + (threadIdx.x / 4 * (D + 8) + 2 * (threadIdx.x % 4)) * 2;
-    __syncwarp();
+template <int D>
+static __device__ __forceinline__ void load_queries(const pleat__device_blocks_attn &a, const uint16_t *q,
+                                                    queries<D> *to) {
+    const uint32_t row = threadIdx.x / 4, n = a.lanes.n_group, head = n <= RESTS ? row % RESTS : row;
 #pragma unroll
     for (uint32_t k = 0; k < D / 16; k++)
-        for (uint32_t i = 0; i < 2; i++) queries[k][i] = load_4(at + 32 * k + 16 * i);
-}
-
-/* Steps and minimums of values, by place. */
-static __device__ __forceinline__ void put_value_units(const warp_plan &w, uint32_t units, uint32_t word) {
 #pragma unroll
-    for (uint32_t i = threadIdx.x; i < T; i += 32) {
-        const float2 unit = unit_at(units, T, i, word & WIDE);
-        put_8(w.units + 8 * i, __float_as_uint(unit.x), __float_as_uint(unit.y));
-    }
-}
-
-/* Products of 64 dimensions of a slice of keys, which stand in the rows. */
-static __device__ __forceinline__ void multiply_rows(const uint32_t at[2], const uint32_t (*queries)[2],
-                                                     float c[2][4]) {
-#pragma unroll
-    for (uint32_t k = 0; k < 4; k++) {
-        uint32_t codes[4];
-        load_matrices_transposed(codes, at[k / 2] + k % 2 * 16 * ROW_BYTES);
-        multiply(c[k % 2], codes, queries[k][0], queries[k][1]);
-    }
-}
-
-/* Logits of the block's places: C of each slice. */
-template <int D>
-static __device__ __forceinline__ void multiply_keys(const warp_plan &w, section *s, const uint32_t queries[D / 16][2],
-                                                     float logits[T / 16][4]) {
-    constexpr int N = D / 32; /* dimensions of a thread, two at a time */
-    const uint32_t thread = threadIdx.x, row = thread / 16 * 8 + thread % 8;
-    const uint32_t at[2] = {half_row(w.rows, row, thread / 8 % 2), half_row(w.rows, row + SECOND_ROWS, thread / 8 % 2)};
-    packs<N> p;
-    if (!s->is_raw) p = find_packs<N>(s);
-#pragma unroll 1
-    for (uint32_t i = 0; i < T / 16; i++) {
-        float c[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-        planes plain;
-        if (s->is_raw) plain = load_key_planes<N>(s);
-#pragma unroll
-        for (int j = 0; j < N; j += 2) {
-            __syncwarp();
-            if (s->is_raw)
-                take_planes(plain, N == 2 ? thread % 2 != 0 : j != 0, w.rows);
-            else
-                take_packs<N>(&p, s->bits, w.rows);
-            __syncwarp();
-            if (!s->is_raw && j + 2 == N) p = find_packs<N>(s); /* the next slice's, or what nobody takes */
-            multiply_rows(at, queries + 2 * j, c);
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint16_t *at = q + head * D + 16 * k + 8 * i + 2 * (threadIdx.x % 4);
+            to->x[k][i] =
+                head < n ? multiply_halves(__ldg((const uint32_t *)(const void *)at), power_halves(-QUERY_SHIFT)) : 0;
         }
+}
+
+/* B for a block's codes: q * step, or what rounding it took.  Returns q.min of heads 2*(thread%4) and one more. */
+template <int D>
+static __device__ __forceinline__ float2 scale_queries(const pleat__device_blocks_attn &a, uint32_t units, bool is_wide,
+                                                       const queries<D> &q, queries<D> *to) {
+    const bool has_rests = a.lanes.n_group <= RESTS;
+    const uint32_t minus = has_rests && threadIdx.x >= 4 * RESTS ? 0xBC00BC00u : 0; /* -1, or nothing */
+    const float centre = (float)((1u << a.lanes.k_bits) - 1) / 2;
+    const uint32_t centres = floats_to_halves(centre, centre);
+    float c[4] = {0, 0, 0, 0};
+    unit_pair u = {0, 0};
+    if (!a.lanes.by_channel) u = unit_of_block(units, is_wide);
 #pragma unroll
-        for (int j = 0; j < 4; j++) c[0][j] += c[1][j];
-        add_to<T / 16>(logits, i, c[0]);
+    for (uint32_t k = 0; k < D / 16; k++) {
+        uint32_t mins[2], rests[2];
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++) {
+            if (a.lanes.by_channel) u = key_units_at(units, D, 16 * k + 8 * i + 2 * (threadIdx.x % 4), is_wide);
+            const uint32_t x = multiply_halves(q.x[k][i], u.step);
+            mins[i] = u.min;
+            rests[i] = fma_halves(q.x[k][i], u.step, multiply_halves(x, has_rests ? minus : 0xBC00BC00u));
+            to->x[k][i] = has_rests ? rests[i] : x;
+        }
+        const uint32_t codes[4] = {mins[0], mins[0], mins[1], mins[1]};
+        multiply(c, codes, q.x[k][0], q.x[k][1]);
+        if (has_rests) continue;
+        const uint32_t middling[4] = {centres, centres, centres, centres};
+        multiply(c, middling, rests[0], rests[1]);
+    }
+    return make_float2(c[0], c[1]);
+}
+
+/* Products of codes of two rows each, in a word's even and odd nibbles: of columns 0..7 in x, of 8..15 in y. */
+static __device__ __forceinline__ void multiply_rows(float c[4], uint32_t x, uint32_t y, const uint32_t b[2]) {
+    const uint32_t codes[4] = {x & EVEN, x & ODD, y & EVEN, y & ODD};
+    multiply(c, codes, b[0], b[1]);
+}
+
+/* C of 16 places each: those of rows r times 2^-24, of rows r + 8 times 2^-20. */
+template <int D>
+static __device__ __forceinline__ void multiply_keys(const warp_plan &w, section *s, const queries<D> &q,
+                                                     float logits[T / 16][4]) {
+    constexpr int N = D / 32;
+    const uint32_t at = key_row<N>(w.rows, threadIdx.x);
+#pragma unroll 1
+    for (uint32_t half = 0; half < 2; half++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            logits[0][j] = logits[2][j], logits[1][j] = logits[3][j];
+            logits[2][j] = logits[3][j] = 0;
+        }
+        __syncwarp();
+        if (s->is_raw)
+            put_raw_keys<N>(s, w.rows);
+        else
+            put_packed_keys<N>(s, w.rows);
+        __syncwarp();
+#pragma unroll
+        for (uint32_t k = 0; k < N; k++) {
+            uint32_t x[4];
+            load_matrices_transposed(x, at + k * 32 * ROW_BYTES);
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                multiply_rows(logits[2 + i % 2], x[i / 2 * 2] >> i % 2 * 8, x[i / 2 * 2 + 1] >> i % 2 * 8,
+                              q.x[2 * k + i / 2]);
+        }
     }
 }
 
-/* Places: the number of a position within 16. */
-static __device__ __forceinline__ uint32_t place_of(uint32_t position) { return position / 2 + position % 2 * 8; }
-/* Dimensions. */
-static __device__ __forceinline__ uint32_t dimension_of(uint32_t position) {
-    return position / 8 * 8 + position % 8 / 2 + position % 2 * 4;
+/* Place, or dimension, of row thread/4 and, k = 1, 8 rows more of C number i. */
+static __device__ __forceinline__ uint32_t number_of(uint32_t i, uint32_t k) {
+    return i / 2 * 32 + threadIdx.x / 4 * 4 + i % 2 * 2 + k;
 }
 
-/* Logits become weights * steps, B of each slice of places. */
-template <int D>
-static __device__ __forceinline__ void weigh(const warp_plan &w, bool has_rests, float logits[T / 16][4], sums<D> *sum,
-                                             uint32_t weights[T / 16][2]) {
-    const uint32_t thread = threadIdx.x, place = place_of(thread / 4);
-    const bool is_rest = has_rests && thread % 4 >= 2;
-    float most[2] = {sum->max[0], sum->max[1]}, less[2];
-    const uint2 middle = load_8(w.heads + thread % 4 * 8);
+/* Logits to base 2; `most` becomes the largest of each head. */
+static __device__ __forceinline__ void scale_logits(float scale, bool has_rests, float2 middle, float logits[T / 16][4],
+                                                    float most[2]) {
+    const float scales[2] = {scale * TWO_24, scale * TWO_20};
+    middle.x *= scale;
+    middle.y *= scale;
 #pragma unroll
     for (uint32_t i = 0; i < T / 16; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             if (has_rests) logits[i][j] += __shfl_xor_sync(PLEAT__ALL_THREADS, logits[i][j], 2);
-            logits[i][j] = fmaf(logits[i][j], TWO_24, __uint_as_float(j % 2 ? middle.y : middle.x));
+            logits[i][j] = fmaf(logits[i][j], scales[j / 2], j % 2 ? middle.y : middle.x);
             most[j % 2] = fmaxf(most[j % 2], logits[i][j]);
         }
+    most[0] = max_over_rows(most[0]);
+    most[1] = max_over_rows(most[1]);
+}
+
+/* Sums so far, as if `most` had been the largest logits. */
+template <int D> static __device__ __forceinline__ void scale_sums(const float most[2], sums<D> *sum) {
+    float less[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        most[h] = max_over_rows(most[h]);
         less[h] = power_of_two(sum->max[h] - most[h]);
         sum->max[h] = most[h];
         sum->weight[h] *= less[h];
         sum->middle[h] *= less[h];
     }
-    if (__any_sync(PLEAT__ALL_THREADS, less[0] != 1.0f || less[1] != 1.0f)) {
+    if (!__any_sync(PLEAT__ALL_THREADS, less[0] != 1.0f || less[1] != 1.0f)) return;
 #pragma unroll
-        for (int i = 0; i < D / 16; i++)
+    for (int i = 0; i < D / 16; i++)
 #pragma unroll
-            for (int j = 0; j < 4; j++) sum->out[i][j] *= less[j % 2];
-    }
+        for (int j = 0; j < 4; j++) sum->out[i][j] *= less[j % 2];
+}
+
+/* Logits become weights * steps: B of 16 places each, of 32 those of even numbers and those of odd ones. */
+template <int D>
+static __device__ __forceinline__ void weigh(uint32_t units, bool is_wide, bool has_rests,
+                                             const float logits[T / 16][4], sums<D> *sum,
+                                             uint32_t weights[T / 32][2][2]) {
+    const bool is_rest = has_rests && threadIdx.x % 4 >= 2;
 #pragma unroll
-    for (uint32_t i = 0; i < T / 16; i++)
+    for (uint32_t i = 0; i < T / 16; i++) {
+        const unit_pair u = value_units_at(units, number_of(i, 0), is_wide);
+        const float2 mins = halves_to_floats(u.min), steps = halves_to_floats(u.step);
 #pragma unroll
-        for (uint32_t k = 0; k < 2; k++) { /* positions thread/4 and 8 more: their numbers are 4 apart */
-            const uint2 unit = load_8(w.units + (16 * i + place + 4 * k) * 8);
+        for (uint32_t k = 0; k < 2; k++) {
             float p[2];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                p[h] = power_of_two(logits[i][2 * k + h] - most[h]);
+                p[h] = power_of_two(logits[i][2 * k + h] - sum->max[h]);
                 sum->weight[h] += p[h];
-                sum->middle[h] += p[h] * __uint_as_float(unit.x);
-                p[h] *= __uint_as_float(unit.y);
+                sum->middle[h] += p[h] * (k ? mins.y : mins.x);
+                p[h] *= k ? steps.y : steps.x;
             }
             uint32_t both = floats_to_halves(p[0], p[1]);
             const float2 rounded = halves_to_floats(both);
             if (is_rest) both = floats_to_halves(p[0] - rounded.x, p[1] - rounded.y);
-            weights[i][k] = transpose_8x8(both);
+            weights[i / 2][k][i % 2] = transpose_8x8(both);
         }
+    }
+}
+
+/* Products of 32 dimensions of values: PACK, a row is a dimension. */
+static __device__ __forceinline__ void multiply_packed(uint32_t rows, const uint32_t weights[T / 32][2][2],
+                                                       float out[2][4]) {
+    const uint32_t in_8 = threadIdx.x % 8, odd = threadIdx.x / 8 % 2, half = threadIdx.x / 16;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        float even_places[4] = {0, 0, 0, 0}, odd_places[4] = {0, 0, 0, 0};
+        uint32_t x[4];
+        load_matrices(x, value_row(rows, 4 * in_8 + 2 * i + odd, half));
+#pragma unroll
+        for (uint32_t k = 0; k < T / 32; k++) {
+            const uint32_t a = x[2 * k], b = x[2 * k + 1];
+            const uint32_t even[4] = {a & EVEN, b & EVEN, a >> 8 & EVEN, b >> 8 & EVEN};
+            const uint32_t odds[4] = {a & ODD, b & ODD, a >> 8 & ODD, b >> 8 & ODD};
+            multiply(even_places, even, weights[k][0][0], weights[k][0][1]);
+            multiply(odd_places, odds, weights[k][1][0], weights[k][1][1]);
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++) out[i][j] = fmaf(odd_places[j], 0.0625f, even_places[j]);
+    }
+}
+
+/* RAW: a row is a place. */
+static __device__ __forceinline__ void multiply_raw(uint32_t rows, const uint32_t weights[T / 32][2][2],
+                                                    float out[2][4]) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) out[0][j] = out[1][j] = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < T / 32; k++) {
+        uint32_t x[4];
+        load_matrices_transposed(x, rows + (k * 32 + threadIdx.x) * ROW_BYTES);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            multiply_rows(out[i % 2], x[i / 2] >> i % 2 * 8, x[i / 2 + 2] >> i % 2 * 8, weights[k][i / 2]);
+    }
+#pragma unroll
+    for (int j = 2; j < 4; j++) out[0][j] *= 0.0625f, out[1][j] *= 0.0625f;
+}
+
+/* all[2i] += c[0], all[2i + 1] += c[1]; all stays in registers. */
+template <int N> static __device__ __forceinline__ void add_to(float all[N][4], uint32_t i, const float c[2][4]) {
+#define CASE(n)                                                                                         \
+    case n:                                                                                             \
+        if (2 * n < N)                                                                                  \
+            for (int j = 0; j < 8; j++) all[(2 * n < N ? 2 * n : 0) + j / 4][j % 4] += c[j / 4][j % 4]; \
+        break;
+    switch (i) { CASE(0) CASE(1) CASE(2) CASE(3) }
+#undef CASE
 }
 
 /* Sums of the block's values. */
 template <int D>
 static __device__ __forceinline__ void multiply_values(const warp_plan &w, section *s,
-                                                       const uint32_t weights[T / 16][2], sums<D> *sum) {
-    const uint32_t thread = threadIdx.x, in_8 = thread % 8, upper = thread / 8 % 2, right = thread / 16;
-    const uint32_t place = place_of(right * 8 + in_8), dimension = dimension_of(upper * 8 + in_8);
-    const uint32_t at = s->is_raw ? half_row(w.rows, place, upper)
-                                  : half_row(w.rows, dimension % 2 * SECOND_ROWS + dimension / 2, right);
-    const uint32_t step = (s->is_raw ? 16 : 8) * ROW_BYTES;
-    packs<T / 32> p;
-    if (!s->is_raw) p = find_packs<T / 32>(s);
+                                                       const uint32_t weights[T / 32][2][2], sums<D> *sum) {
 #pragma unroll 1
-    for (uint32_t i = 0; i < D / 16; i++) {
-        float c[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    for (uint32_t i = 0; i < D / 32; i++) {
+        float c[2][4];
         __syncwarp();
-        if (s->is_raw)
-            decode_value_planes(s, w.rows);
-        else
-            take_packs<T / 32>(&p, s->bits, w.rows);
-        __syncwarp();
-        if (!s->is_raw) p = find_packs<T / 32>(s);
-#pragma unroll
-        for (uint32_t k = 0; k < T / 16; k++) {
-            uint32_t codes[4];
-            if (s->is_raw)
-                load_matrices_transposed(codes, at + k * step);
-            else
-                load_matrices(codes, at + k * step);
-            multiply(c[k % 2], codes, weights[k][0], weights[k][1]);
+        if (s->is_raw) {
+            put_raw_values(s, w.rows);
+            __syncwarp();
+            multiply_raw(w.rows, weights, c);
+        } else {
+            put_packed_values(s, w.rows);
+            __syncwarp();
+            multiply_packed(w.rows, weights, c);
         }
-#pragma unroll
-        for (int j = 0; j < 4; j++) c[0][j] += c[1][j];
-        add_to<D / 16>(sum->out, i, c[0]);
+        add_to<D / 16>(sum->out, i, c);
     }
 }
 
 template <int D>
 static __device__ __forceinline__ void add_block(const pleat__device_blocks_attn &a, const warp_plan &w,
-                                                 const uint16_t *q, sums<D> *sum) {
+                                                 const queries<D> &q, sums<D> *sum) {
     const uint32_t k_word = load_4(w.payload + 4), v_word = load_4(w.payload + 8);
-    const uint32_t v_units = w.payload + HEADER + (a.lanes.by_channel ? D : 1) * (k_word & WIDE ? 4 : 2);
+    const uint32_t k_units = w.payload + HEADER;
+    const uint32_t v_units = k_units + (a.lanes.by_channel ? D : 1) * (k_word & WIDE ? 4 : 2);
     section k = {v_units + T * (v_word & WIDE ? 4 : 2) + T, a.lanes.k_bits, (k_word & CODER) == CODER_RAW};
     section v = {k.at + (k_word >> 3), a.lanes.v_bits, (v_word & CODER) == CODER_RAW};
-    float logits[T / 16][4] = {};
-    uint32_t weights[T / 16][2], queries[D / 16][2];
-    put_queries<D>(a, w, q, k_word);
-    put_value_units(w, v_units, v_word);
-    load_queries<D>(w, queries);
-    multiply_keys<D>(w, &k, queries, logits);
-    weigh<D>(w, a.lanes.n_group <= RESTS, logits, sum, weights);
+    const bool has_rests = a.lanes.n_group <= RESTS;
+    float logits[T / 16][4] = {}, most[2] = {sum->max[0], sum->max[1]};
+    uint32_t weights[T / 32][2][2];
+    queries<D> scaled;
+    const float2 middle = scale_queries<D>(a, k_units, k_word & WIDE, q, &scaled);
+    multiply_keys<D>(w, &k, scaled, logits);
+    scale_logits(a.scale * 1.44269504f * (1 << QUERY_SHIFT), has_rests, middle, logits, most);
+    scale_sums<D>(most, sum);
+    weigh<D>(v_units, v_word & WIDE, has_rests, logits, sum, weights);
     multiply_values<D>(w, &v, weights, sum);
 }
 
@@ -530,8 +432,7 @@ template <int D> static __device__ __forceinline__ void put_part(const pleat__de
 #pragma unroll
         for (uint32_t i = 0; i < D / 16; i++)
 #pragma unroll
-            for (uint32_t k = 0; k < 2; k++)
-                to[16 * i + 8 * k + dimension_of(thread / 4)] = fmaf(sum->out[i][2 * k + h], TWO_24, middle);
+            for (uint32_t k = 0; k < 2; k++) to[number_of(i, k)] = fmaf(sum->out[i][2 * k + h], TWO_24, middle);
         if (thread / 4 == 0) {
             to[D] = sum->max[h];
             to[D + 1] = weight;
@@ -547,8 +448,9 @@ static __global__ void __launch_bounds__(32, WARPS) attend(const __grid_constant
     const uint32_t lane = blockIdx.x / a.n_parts, part = blockIdx.x % a.n_parts, item = lane / l.n_kv_heads;
     const uint32_t row = (l.seq_idxs[item] * l.n_layers + a.layer) * l.n_kv_heads + lane % l.n_kv_heads;
     const uint32_t n = l.n_blocks[row], from = n * part / a.n_parts, to = n * (part + 1) / a.n_parts;
-    const uint16_t *q = a.q + (uint64_t)lane * l.n_group * D;
+    queries<D> q;
     sums<D> sum;
+    load_queries<D>(a, a.q + (uint64_t)lane * l.n_group * D, &q);
     for (int h = 0; h < 2; h++) {
         sum.max[h] = -INFINITY;
         sum.weight[h] = sum.middle[h] = 0;
@@ -556,13 +458,13 @@ static __global__ void __launch_bounds__(32, WARPS) attend(const __grid_constant
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
         for (int j = 0; j < 4; j++) sum.out[i][j] = 0;
-    if (threadIdx.x < GROUP) put_4(w.heads + 4 * threadIdx.x, 0);
+    begin_copies(w.bar);
+    walk at = walk_from(l, row, from);
+    uint32_t parity = 0;
 #pragma unroll 1
     for (uint32_t block = from; block < to; block++) {
         __syncwarp();
-        copy_payload(l, row, block, w.payload);
-        if (block + 1 < to) ask_for_payload(l, row, block + 1);
-        pleat__copies_wait<0>();
+        copy_payload(l, &at, block + 1 == to, w.payload, w.bar, &parity);
         __syncwarp();
         add_block<D>(a, w, q, &sum);
     }

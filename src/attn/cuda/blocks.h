@@ -4,11 +4,11 @@
  * widths (+pack).
  *
  *     lane's blocks ── cut in parts ── a warp each ──> sums of a part ──┐
- *     the lane's buffer ── decode.h ──> result and lse2 ────────────────┴── merge ──> result
+ *     the lane's other tokens ── decode.h ──> result and lse2 ──────────┴── merge ──> result
  *
  * Payloads are the CPU's bytes.  Of kvcomp's two coders this is a GPU's: packs have their widths before them, so threads
- * find their own by a prefix sum, and fields of up to 4 bits become halves in two instructions for two codes.  A Huffman
- * stream is read symbol by symbol.
+ * find their own by a prefix sum, and fields of all widths become nibbles alike, without a branch.  A Huffman stream is
+ * read symbol by symbol.
  *
  * Limits: head_dim 64 or 128, up to 8 query heads a KV head, blocks of 64 tokens, up to 16 levels, no windows.
  */

@@ -450,15 +450,13 @@ INLINE void store(table_shape shape, const tables *t, __m256i even, __m256i odd,
     }
 }
 
-INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook,
-                   pleat__stream *const *streams, uint32_t n_vectors, uint8_t *const *out) {
+/* Vectors of one codebook; bit i of `ends`: stream i ends with them. */
+INLINE void decode_vectors(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook, uint32_t n_vectors,
+                           uint32_t ends, lanes *l, uint8_t *const *out) {
     const uint32_t n_turns = has_pairs(shape) ? n_vectors / 2 : n_vectors;
     const size_t turn_bytes = has_pairs(shape) ? 128 : 64;
     tables t;
-    lanes l[PLEAT__STREAMS];
-    if (n_turns == 0) return;
     load_tables(shape, codebook, &t);
-    for (uint32_t i = 0; i < n_streams; i++) load_lanes(streams[i], &l[i]);
     for (uint32_t turn = 0; turn + 1 < n_turns; turn++) {
         __m256i even[PLEAT__STREAMS], odd[PLEAT__STREAMS];
         all_steps(shape, &t, n_streams, l, even);
@@ -468,20 +466,42 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
     }
     for (uint32_t i = 0; i < n_streams; i++) {
         const __m256i even = step(shape, &t, &l[i]);
-        const bool ends = shape != WIDE && streams[i]->n_left == n_vectors;
-        const __m256i odd = ends ? last_step(shape, &t, &l[i]) : step(shape, &t, &l[i]);
+        const __m256i odd = ends >> i & 1 ? last_step(shape, &t, &l[i]) : step(shape, &t, &l[i]);
         store(shape, &t, even, odd, out[i] + (n_turns - 1) * turn_bytes);
-        store_lanes(&l[i], streams[i]);
-        streams[i]->n_left -= n_vectors;
     }
 }
 
-DECODERS
+/* The same for 1, 2 and 4 streams. */
+typedef void (*vectors_fn)(const pleat__codebook *codebook, uint32_t n_vectors, uint32_t ends, lanes *l,
+                           uint8_t *const *out);
+#define VECTORS(name, shape, n_streams)                                                            \
+    static void name(const pleat__codebook *codebook, uint32_t n_vectors, uint32_t ends, lanes *l, \
+                     uint8_t *const *out) {                                                        \
+        decode_vectors(shape, n_streams, codebook, n_vectors, (shape) == WIDE ? 0 : ends, l, out); \
+    }
+#define SHAPE(name, shape)         \
+    VECTORS(name##_by_1, shape, 1) \
+    VECTORS(name##_by_2, shape, 2) \
+    VECTORS(name##_by_4, shape, 4)
+#define ALL_OF(name) \
+    { name##_by_1, name##_by_2, name##_by_4 }
 
-DECODER(split_pairs_2, SPLIT_PAIRS_2)
-DECODER(split_pairs_4, SPLIT_PAIRS_4)
-DECODER(split_narrow_4, SPLIT_NARROW_4)
-DECODER(split_narrow_5, SPLIT_NARROW_5)
+SHAPE(pairs_6, PAIRS_6)
+SHAPE(pairs_7, PAIRS_7)
+SHAPE(pairs_8, PAIRS_8)
+SHAPE(narrow_6, NARROW_6)
+SHAPE(narrow_7, NARROW_7)
+SHAPE(narrow_8, NARROW_8)
+SHAPE(wide, WIDE)
+SHAPE(split_pairs_2, SPLIT_PAIRS_2)
+SHAPE(split_pairs_4, SPLIT_PAIRS_4)
+SHAPE(split_narrow_4, SPLIT_NARROW_4)
+SHAPE(split_narrow_5, SPLIT_NARROW_5)
+
+static const vectors_fn by_shape[][3] = {ALL_OF(pairs_6),        ALL_OF(pairs_7),       ALL_OF(pairs_8),
+                                         ALL_OF(narrow_6),       ALL_OF(narrow_7),      ALL_OF(narrow_8),
+                                         ALL_OF(wide),           ALL_OF(split_pairs_2), ALL_OF(split_pairs_4),
+                                         ALL_OF(split_narrow_4), ALL_OF(split_narrow_5)};
 
 /* Have entries of short words room for the bit that says that a word is longer? */
 static bool has_room(const pleat__codebook *codebook) {
@@ -492,20 +512,61 @@ static bool has_room(const pleat__codebook *codebook) {
     return _mm256_testc_si256(is_longer, has_none);
 }
 
-/* The decoder of a codebook that is split, where that is less than the whole table; or NULL. */
-static pleat__stream_decode_fn split_decoder(const pleat__codebook *codebook) {
+/* Split where that is less than the whole table. */
+static table_shape best_shape_of(const pleat__codebook *codebook) {
     const uint32_t tail_bits = codebook->max_bits - codebook->n_ones;
-    if (codebook->short_bits == 0) return NULL;
+    if (codebook->short_bits == 0) return shape_of(codebook);
     if (codebook->kind == PLEAT__CODEBOOK_PAIRS) {
-        if (codebook->max_bits < 7) return NULL;
-        return tail_bits <= 5 ? split_pairs_2 : split_pairs_4;
+        if (codebook->max_bits < 7) return shape_of(codebook);
+        return tail_bits <= 5 ? SPLIT_PAIRS_2 : SPLIT_PAIRS_4;
     }
-    if (tail_bits > codebook->short_bits || !has_room(codebook)) return NULL;
-    return codebook->short_bits == 4 && codebook->max_bits < 8 ? split_narrow_4 : split_narrow_5;
+    if (tail_bits > codebook->short_bits || !has_room(codebook)) return shape_of(codebook);
+    return codebook->short_bits == 4 && codebook->max_bits < 8 ? SPLIT_NARROW_4 : SPLIT_NARROW_5;
+}
+
+/* Of 1, 2 or 4 streams. */
+static void decode_runs(const pleat__stream_run *runs, uint32_t n_runs, pleat__stream *const *streams,
+                        uint32_t n_streams, uint8_t *const *out) {
+    lanes l[PLEAT__STREAMS];
+    uint8_t *to[PLEAT__STREAMS] = {NULL};
+    uint32_t n_vectors = 0, ends = 0;
+    for (uint32_t r = 0; r < n_runs; r++) n_vectors += runs[r].n_vectors;
+    for (uint32_t i = 0; i < n_streams; i++) {
+        load_lanes(streams[i], &l[i]);
+        to[i] = out[i];
+        ends |= (uint32_t)(streams[i]->n_left == n_vectors) << i;
+    }
+    for (uint32_t r = 0; r < n_runs; r++) {
+        const vectors_fn *vectors = by_shape[best_shape_of(runs[r].codebook)];
+        vectors[n_streams / 2](runs[r].codebook, runs[r].n_vectors, r + 1 == n_runs ? ends : 0, l, to);
+        for (uint32_t i = 0; i < n_streams; i++) to[i] += (size_t)64 * runs[r].n_vectors;
+    }
+    for (uint32_t i = 0; i < n_streams; i++) {
+        store_lanes(&l[i], streams[i]);
+        streams[i]->n_left -= n_vectors;
+    }
+}
+
+void pleat__stream_decode_runs_avx2(const pleat__stream_run *runs, uint32_t n_runs, pleat__stream *const *streams,
+                                    uint32_t n_streams, uint8_t *const *out) {
+    if (n_streams == 4) {
+        decode_runs(runs, n_runs, streams, 4, out);
+        return;
+    }
+    if (n_streams >= 2) decode_runs(runs, n_runs, streams, 2, out);
+    if (n_streams % 2) decode_runs(runs, n_runs, streams + n_streams - 1, 1, out + n_streams - 1);
+}
+
+static void decode_some(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
+                        uint32_t n_vectors, uint8_t *const *out) {
+    const pleat__stream_run run = {codebook, n_vectors};
+    if (n_vectors > 0) pleat__stream_decode_runs_avx2(&run, 1, streams, n_streams, out);
 }
 
 void pleat__stream_decode_avx2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                uint32_t n_vectors, uint8_t *const *out) {
-    const pleat__stream_decode_fn split = split_decoder(codebook);
-    (split ? split : decoders[shape_of(codebook)])(codebook, streams, n_streams, n_vectors, out);
+    if (codebook->kind == PLEAT__CODEBOOK_WIDE)
+        last_by_scalar(decode_some, codebook, streams, n_streams, n_vectors, out);
+    else
+        decode_some(codebook, streams, n_streams, n_vectors, out);
 }

@@ -192,11 +192,13 @@ static void check_any(const any_stream *s, const pleat__stream_run *runs, uint32
     CHECK_EQ_U64(s->stream.n_left, ref->n_left);
 }
 
-/* The decoder of runs against the scalar one; in two calls, from one to four streams at once. */
+/* Decoders of runs against the scalar one; in two calls, from one to four streams at once. */
 static void test_runs(void) {
     static any_stream any[PLEAT__STREAMS];
-    const pleat__stream_decode_runs_fn decode = pleat__stream_decode_runs_of(pleat_cpu_flags());
-    for (uint64_t round = 0, n_rounds = decode ? check_rounds(300, 40) : 0; round < n_rounds; round++) {
+    const uint32_t mine = pleat_cpu_flags(), sets[] = {mine, mine & PLEAT_CPU_AVX2};
+    for (uint64_t round = 0; round < check_rounds(300, 40); round++) {
+        const pleat__stream_decode_runs_fn decode = pleat__stream_decode_runs_of(sets[round % CHECK_COUNT(sets)]);
+        if (!decode) continue;
         pleat__stream_run runs[RUNS];
         const uint32_t n_runs = (uint32_t)check_between(2, RUNS), cut = (uint32_t)check_between(1, n_runs - 1);
         const uint32_t n_streams = (uint32_t)check_between(1, PLEAT__STREAMS), left = 2 * (uint32_t)check_below(2);
