@@ -37,14 +37,14 @@ speed() {
     printf ' %10.0f' "$(field tokens_per_s <<< "$json")"
 }
 
-# measure SPEC: the line of the spec
+# measure SPEC: the line of the spec, begun when there is an answer: none for a spec that is refused
 measure() {
     local json answer tokens verdict=wrong colour=$bad
     json=$("$pleat" run -m "$model" --chat -f "$prompt" -n 64 --kv "$1" --format json -q)
     tokens=$(field prompt <<< "$json")
     answer=$(field text <<< "$json")
     if [ "$answer" = "$number" ]; then verdict=right colour=$good; fi
-    printf '%-8.8s %s%-6s%s' "$answer" "$colour" "$verdict" "$plain"
+    printf '%-30s %-8.8s %s%-6s%s' "$1" "$answer" "$colour" "$verdict" "$plain"
     awk -v bytes="$(field bytes <<< "$json")" -v fraction="$(field fraction <<< "$json")" \
         'BEGIN { printf " %7.2f MiB %8.1f %%", bytes / 1048576, 100 * fraction }'
     speed "$1" "$tokens"
@@ -57,7 +57,4 @@ echo
 title=$(printf '%-30s %-15s %11s %10s %10s' "--kv" answer "cache" "of f16's" tokens/s)
 [ $avx2_alone = 0 ] || title+="  with AVX2"
 echo "$bold$title$plain"
-for spec in "$@"; do
-    printf '%-30s ' "$spec"
-    measure "$spec"
-done
+for spec in "$@"; do measure "$spec"; done

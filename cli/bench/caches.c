@@ -118,7 +118,7 @@ static int collect(bench_cache *c, pleat_workers *workers) {
     opt.max_tokens = opt.step_tokens = STATS_TOKENS;
     if (status == PLEAT_OK) status = pleat_cache_create(&opt, &cache, &err);
     if (status == PLEAT_OK) status = collect_pass(c, cache);
-    if (status == PLEAT_OK) status = pleat_collector_count(opt.collector);
+    if (status == PLEAT_OK) status = pleat_collector_count(opt.collector, 8192);
     if (status == PLEAT_OK) status = collect_pass(c, cache);
     if (status == PLEAT_OK)
         status = pleat_collector_finish(opt.collector, "00000000000000000000000000000000", &c->stats);

@@ -104,6 +104,7 @@ static const borrowed_name specs[] = {
     {"window", "recent and streaming keep the newest tokens, as in streaming:budget=512"},
     {"quest", "it is not built in; snapkv and topk select tokens by attention, too"},
     {"keydiff", "novel is of its kind, on keys before RoPE"},
+    {"compactor", "leverage is the half of it that looks at keys"},
     {"expectedattention", "its name here is expected"},
     {"expected_attention", "its name here is expected"},
     {"pyramid", "its name here is pyramidkv"},

@@ -118,10 +118,10 @@ static int set_f32(const char *flag, const char *text, const option_row *row, fl
 
 /* ---- specs ----------------------------------------------------------------------------------- */
 
-const char *const option_spec_names[] = {"f32",   "f16",    "k8v8",     "k8v4",   "k4v4",      "k4v2",   "leankv",
-                                         "topk",  "random", "recent",   "h2o",    "streaming", "snapkv", "pyramidkv",
-                                         "adakv", "novel",  "expected", "dropkv", "kvzip",     "kvcomp", "kvcomp+pack",
-                                         "kivi",  "rd",     "auto",     NULL};
+const char *const option_spec_names[] = {
+    "f32",    "f16",      "k8v8",      "k8v4",        "k4v4",      "k4v2",  "leankv", "topk",     "random",
+    "recent", "h2o",      "streaming", "snapkv",      "pyramidkv", "adakv", "novel",  "expected", "dropkv",
+    "kvzip",  "leverage", "kvcomp",    "kvcomp+pack", "kivi",      "rd",    "auto",   NULL};
 const char *const option_plain_specs[] = {"f16", "k8v8", "k8v4", "k4v4", "k4v2", NULL};
 
 static int add_spec(const char *flag, const char *text, spec_list *list) {

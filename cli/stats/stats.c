@@ -30,7 +30,8 @@ typedef struct stats_options {
     const char *text;
     const char *file; /* to write; NULL: beside the model */
     uint32_t n_windows, window_tokens;
-    float kld; /* to fit scales to; 0: they are 1 */
+    uint32_t n_positions; /* 0: the model's */
+    float kld;            /* to fit scales to; 0: they are 1 */
     uint32_t fit_windows;
     int fit_layers;
 } stats_options;
@@ -44,6 +45,9 @@ static const option_row rows[] = {
     {GROUP_TEXT_READ, "text", NULL, "FILE", "text to read, of which the first half is used", KIND_INPUT, AT(text)},
     {GROUP_TEXT_READ, "text-windows", NULL, "N", "windows of it (default 16)", KIND_U32, AT(n_windows), 1, 4096},
     {GROUP_TEXT_READ, "ctx-window", NULL, "N", "tokens of a window (default 1024)", KIND_U32, AT(window_tokens), 128, 16777216},
+    {GROUP_TEXT_READ, "positions", NULL, "N",
+     "positions that keys are decorrelated for: fewer save more bytes there, and cost accuracy behind them (default: the model's context)",
+     KIND_U32, AT(n_positions), 1, 16777216},
     {GROUP_TEXT_READ, "target-kld", NULL, "N",
      "mean divergence from f16, in nats a token, that a bare rd shall have (default 0.01); 0: do not fit steps",
      KIND_F32, AT(kld), 0, 10},
@@ -139,7 +143,8 @@ static int collect(reading *r) {
     progress_begin("reading windows, twice", 2 * r->n_windows, !r->o->common.quiet);
     int code = read_windows(r, 0);
     if (code == CLI_OK && !interrupt_came()) {
-        const pleat_status status = pleat_collector_count(r->collector);
+        const pleat_status status =
+            pleat_collector_count(r->collector, r->o->n_positions ? r->o->n_positions : r->l.info.n_ctx);
         if (status != PLEAT_OK) code = cli_fail("cannot count codes", status, NULL);
     }
     if (code == CLI_OK && !interrupt_came()) code = read_windows(r, 1);

@@ -26,7 +26,7 @@
  *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks`
  *                                            and the newest `window` among them, and drops the others: when a
  *                                            prompt has been read, and from then on where it evicts in generation
- *     novel:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,mean=prompt
+ *     novel:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,mean=prompt,near=0
  *                                            eviction by how unlike keys are, whatever is asked; takes merge, but neither
  *                                            kvcrush nor itself
  *     expected:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
@@ -35,10 +35,12 @@
  *                                            eviction by what the newest queries would miss; takes novel alone
  *     kvzip:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
  *                                            eviction by what a second reading of the prompt looks at; takes nothing
+ *     leverage:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,near=0
+ *                                            eviction by how far keys stand out; takes nothing
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind the others: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
- *     ...+novel:share=50%,mean=prompt        behind the others in place of kvcrush: a share of what the budget leaves goes
+ *     ...+novel:share=50%,mean=prompt,near=0 behind the others in place of kvcrush: a share of what the budget leaves goes
  *                                            to the tokens whose keys are least like the others'
  *     ...+merge                              behind all of these in place of both: what is dropped goes into the nearest
  *                                            token that stays
@@ -78,8 +80,12 @@
  *     expected    attention that the mean query is expected to give, times |v|  at the end of prompts
  *     dropkv      how far what the last `window` queries find moves without it  at the end of prompts
  *     kvzip       the most attention from one query of a replay (cache.h)       when a replay ends
+ *     leverage    how far the key, before RoPE, stands out of the lane's        at the end of prompts
  *     mean        novel, +novel: prompt: the mean of the sequence's tokens so far; model: of the model, from its statistics
- *                 (stats.h), without which a cache refuses it.  Then a token's score depends on that token alone
+ *                 (stats.h), without which a cache refuses it.  Then a token's score depends on that token alone, and on
+ *                 its neighbours
+ *     near        novel, +novel, leverage: a score is the mean over so many neighbours on each side and itself, 0 to 16.
+ *                 Novel's window is twice as long at least
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
  *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
  *                 share gives that many at least, tokens and bytes are refused.  A prompt is held whole while it is
@@ -167,6 +173,7 @@ typedef enum pleat_policy {
     PLEAT_POLICY_EXPECTED,
     PLEAT_POLICY_DROPKV,
     PLEAT_POLICY_KVZIP,
+    PLEAT_POLICY_LEVERAGE,
 } pleat_policy;
 
 /* Whether the policy keeps a lane within a budget by dropping tokens: 1 or 0. */
@@ -228,6 +235,7 @@ typedef struct pleat_spec {
     uint32_t sinks;                  /* eviction, kvcomp, kivi, rd, auto: first tokens that stay; 0..2^24 */
     pleat_reclaim reclaim;           /* eviction */
     pleat_key_mean mean;             /* novel, +novel */
+    uint32_t near;                   /* novel, +novel, leverage: neighbours on each side, 0..16 */
     uint32_t merge;                  /* 1: merge stands behind the policy, and kvcrush does not; 0: not */
     uint32_t novel;                  /* 1: novel stands behind the policy, and neither of the others does; 0: not */
     uint32_t crush;                  /* 1: kvcrush stands behind the policy; 0: not, and anchor and unit are 0 */

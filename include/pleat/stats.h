@@ -10,8 +10,8 @@
  *
  * Layers without a sliding window have, for each KV head and channel: the mean key before RoPE; the mean square of
  * queries after it; and the deviation of keys from that mean, turned to their positions.  Of values it is the mean square
- * over their token's.  The first four tokens of a sequence are left out: they are unlike all others.  For classes of
- * spread there are codebooks.  And a layer has scales, by which a spec's steps are multiplied.
+ * over their token's.  And there are bases, in which components of keys, and of values, are not correlated.  The first
+ * four tokens of a sequence are left out: they are unlike all others.  For classes of spread there are codebooks.  And a layer has scales, by which a spec's steps are multiplied.
  *
  * Statistics do not change once they are made; any number of caches and threads may read them at once.
  */
@@ -74,9 +74,9 @@ typedef struct pleat_collector pleat_collector;
  * tokens or more.  Driven by the thread that drives the engine, and outlives it. */
 PLEAT_API pleat_status pleat_collector_create(const pleat_allocator *allocator, pleat_collector **out);
 
-/* From here on codes are counted, for codebooks.  PLEAT_E_STATE before 64 tokens were seen, or a second time;
- * PLEAT_E_MEMORY. */
-PLEAT_API pleat_status pleat_collector_count(pleat_collector *collector);
+/* From here on codes are counted, for codebooks.  What keys are coded in serves positions up to n_positions: those of the
+ * longest sequence that is to be kept.  PLEAT_E_STATE before 64 tokens were seen, or a second time; PLEAT_E_MEMORY. */
+PLEAT_API pleat_status pleat_collector_count(pleat_collector *collector, uint32_t n_positions);
 
 /* Tokens that were seen so far, in both passes. */
 PLEAT_API uint64_t pleat_collector_n_tokens(const pleat_collector *collector);

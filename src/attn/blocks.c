@@ -35,6 +35,7 @@ static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t 
     w->floats = pleat__arena_take(a, ROWS * longer, sizeof(float));
     w->copies = pleat__arena_take(a, STREAMS * pleat__block_copy_bytes(f), 1);
     if (f->is_rd) w->rd = pleat__arena_take(a, pleat__blocks_rd_floats(n_group, (uint32_t)d), sizeof *w->rd);
+    if (f->is_rd) w->sums = pleat__arena_take(a, pleat__attn_acc_bytes(n_group, (uint32_t)d), 1);
 }
 
 uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uint32_t n_group) {
@@ -183,7 +184,7 @@ static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk
 }
 
 static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, const pleat__codec_dsp *codec,
-                      const pleat__block_run *run, const float *q, ahead *next) {
+                      const pleat__block_run *run, ahead *next) {
     const pleat__block_format *f = w->format;
     matrices k, v;
     matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true, steps);
@@ -198,7 +199,7 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
         if (slice > 0) multiply_keys(steps, w, slice - 1, &k);
     }
     multiply_keys(steps, w, k_slices - 1, &k);
-    if (run->rd) pleat__blocks_rd_keys(w, run->rd, steps->mean, q);
+    if (run->rd) pleat__blocks_rd_keys(w, run->rd, steps->mean);
     for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
         steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
     steps->softmax(w);
@@ -222,9 +223,14 @@ bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_
     pleat__arena arena = {.base = scratch, .cap_bytes = pleat__attn_blocks_scratch_bytes(f, query->n_group)};
     carve(&w, f, query->n_group, &arena);
     pleat__attn_query ordered = *query;
+    pleat__attn_acc components; /* where values are coded in a basis: what is summed are their components */
     if (run->rd) {
         ordered.f32 = pleat__blocks_rd_begin(run->rd, query, w.rd);
         w.query = &ordered;
+    }
+    if (run->rd && run->rd->v_basis.rows) {
+        pleat__attn_acc_init(&components, w.sums, query->n_group, f->head_dim);
+        w.acc = &components;
     }
     steps->begin(&w);
     ahead next = {0};
@@ -235,8 +241,9 @@ bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_
         to = pleat__min_u32(from + STREAMS, block_to);
         ahead_set(&next, run, to, pleat__min_u32(to + STREAMS, block_to), 2 * (f->tokens + f->head_dim) / ROWS);
         sound = open_group(&w, run, from, to) && sound;
-        if (w.n_blocks > 0) sound = add_group(steps, &w, codec, run, query->f32, &next) && sound;
+        if (w.n_blocks > 0) sound = add_group(steps, &w, codec, run, &next) && sound;
     }
     steps->end(&w);
+    if (w.acc != acc) pleat__blocks_rd_end(&w, run->rd, acc);
     return sound;
 }

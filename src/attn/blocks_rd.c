@@ -2,6 +2,8 @@
  *
  * blocks_rd.c: see blocks_rd.h.
  */
+#include <string.h>
+
 #include "attn/blocks_mean.h"
 
 #define T PLEAT__RD_TOKENS
@@ -36,29 +38,36 @@ static void meet_means(const pleat__rd_lane *lane, const float *q, float *ab) {
     }
 }
 
+/* By column: of channels, or of keys' components. */
+static void order_query(const pleat__rd_lane *lane, const float *q, float *out) {
+    const uint32_t d = lane->head_dim;
+    float components[PLEAT__MAX_HEAD_DIM];
+    if (lane->k_basis.rows) pleat__rd_split(lane->k_basis.dual, d, q, components);
+    for (uint32_t i = 0; i < d; i++) out[i] = (lane->k_basis.rows ? components : q)[lane->order[i]];
+}
+
 float *pleat__blocks_rd_begin(const pleat__rd_lane *lane, const pleat__attn_query *query, float *memory) {
     const uint32_t d = lane->head_dim;
     const rd_scratch s = scratch_of(lane, query->n_group, memory);
     for (uint32_t h = 0; h < query->n_group; h++) {
         const float *q = query->f32 + (size_t)h * d;
-        for (uint32_t i = 0; i < d; i++) s.ordered[(size_t)h * d + i] = q[lane->order[i]];
+        order_query(lane, q, s.ordered + (size_t)h * d);
         meet_means(lane, q, s.ab + (size_t)h * d);
         s.flat[h] = flat_of(lane, q);
     }
     return s.ordered;
 }
 
-static void add_k_escapes(const pleat__blocks_walk *w, const pleat__rd_lane *lane, uint32_t b, const float *q) {
+static void add_k_escapes(const pleat__blocks_walk *w, const pleat__rd_lane *lane, uint32_t b) {
     const uint32_t d = lane->head_dim, row = pleat__blocks_row(w->format);
     for (uint32_t i = 0; i < w->readers[b].n_k_escapes; i++) {
         const pleat__rd_escape e = pleat__rd_k_escape(lane, &w->readers[b], i);
         for (uint32_t h = 0; h < w->query->n_group; h++)
-            w->weights[(size_t)h * row + b * T + e.token] += q[(size_t)h * d + e.channel] * e.add;
+            w->weights[(size_t)h * row + b * T + e.token] += w->query->f32[(size_t)h * d + e.column] * e.add;
     }
 }
 
-void pleat__blocks_rd_keys(pleat__blocks_walk *w, const pleat__rd_lane *lane, pleat__blocks_mean_fn add_means,
-                           const float *q) {
+void pleat__blocks_rd_keys(pleat__blocks_walk *w, const pleat__rd_lane *lane, pleat__blocks_mean_fn add_means) {
     const rd_scratch s = scratch_of(lane, w->query->n_group, w->rd);
     const pleat__blocks_means means = {.lane = lane,
                                        .blocks = w->blocks,
@@ -71,7 +80,7 @@ void pleat__blocks_rd_keys(pleat__blocks_walk *w, const pleat__rd_lane *lane, pl
                                        .logits = w->weights,
                                        .row = pleat__blocks_row(w->format)};
     add_means(&means);
-    for (uint32_t b = 0; b < w->n_blocks; b++) add_k_escapes(w, lane, b, q);
+    for (uint32_t b = 0; b < w->n_blocks; b++) add_k_escapes(w, lane, b);
 }
 
 void pleat__blocks_rd_values(pleat__blocks_walk *w, const pleat__rd_lane *lane) {
@@ -80,7 +89,17 @@ void pleat__blocks_rd_values(pleat__blocks_walk *w, const pleat__rd_lane *lane) 
         for (uint32_t i = 0; i < w->readers[b].n_v_escapes; i++) {
             const pleat__rd_escape e = pleat__rd_v_escape(lane, &w->readers[b], i);
             for (uint32_t h = 0; h < w->query->n_group; h++)
-                w->acc->o[(size_t)h * d + e.channel] +=
+                w->acc->o[(size_t)h * d + e.column] +=
                     w->share[h] * w->weights[(size_t)h * row + b * T + e.token] * e.add;
         }
+}
+
+void pleat__blocks_rd_end(pleat__blocks_walk *w, const pleat__rd_lane *lane, pleat__attn_acc *acc) {
+    const uint32_t d = lane->head_dim;
+    for (uint32_t h = 0; h < w->query->n_group; h++) {
+        float *o = w->acc->o + (size_t)h * d, out[PLEAT__MAX_HEAD_DIM];
+        pleat__rd_join(&lane->v_basis, d, o, out);
+        memcpy(o, out, d * sizeof *o);
+    }
+    pleat__attn_merge(acc, w->acc, w->query->n_group, d);
 }

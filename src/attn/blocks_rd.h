@@ -24,11 +24,13 @@ static inline uint64_t pleat__blocks_rd_floats(uint32_t n_group, uint32_t head_d
 /* Look at the queries once a call.  memory: pleat__blocks_rd_floats(), kept as w->rd.  Returns queries [G][d] by column. */
 float *pleat__blocks_rd_begin(const pleat__rd_lane *lane, const pleat__attn_query *query, float *memory);
 
-/* After the logits of a group's codes: add what the mean and the escapes bring.  q: [G][d] by channel. */
-void pleat__blocks_rd_keys(pleat__blocks_walk *w, const pleat__rd_lane *lane, pleat__blocks_mean_fn add_means,
-                           const float *q);
+/* After the logits of a group's codes: add what the mean and the escapes bring. */
+void pleat__blocks_rd_keys(pleat__blocks_walk *w, const pleat__rd_lane *lane, pleat__blocks_mean_fn add_means);
 
 /* After the values of a group's codes: add what the escapes bring. */
 void pleat__blocks_rd_values(pleat__blocks_walk *w, const pleat__rd_lane *lane);
+
+/* After all groups, where values are coded in a basis: what their components make goes into acc. */
+void pleat__blocks_rd_end(pleat__blocks_walk *w, const pleat__rd_lane *lane, pleat__attn_acc *acc);
 
 #endif

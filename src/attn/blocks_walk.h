@@ -81,6 +81,7 @@ typedef struct pleat__blocks_walk {
     float *floats;                   /* [16][d or T, whichever is more] */
     uint8_t *copies;                 /* [PLEAT__STREAMS] payloads that cross pages */
     float *rd;                       /* pleat__blocks_rd_begin()'s */
+    void *sums;                      /* of rd: an acc's memory */
     uint32_t blocks[PLEAT__STREAMS]; /* which of the lane's they are */
     uint8_t folded[PLEAT__STREAMS];  /* k_steps_id of the steps that the query's factors there are made with; 0: none */
     uint32_t heads;                  /* the group's, rounded up to PLEAT__BLOCKS_HEADS */

@@ -72,9 +72,11 @@ void pleat__cache_carve_compact(const pleat_cache *cache, pleat__compact_scratch
 
 /* One lane's tokens scored by their keys (keep/novelty.c). */
 typedef struct pleat__novelty_scratch {
-    float *k;    /* [head_dim][16] */
-    float *turn; /* [head_dim][16] */
-    float *mean; /* [head_dim] */
+    float *k;                 /* [head_dim][16] */
+    float *turn;              /* [head_dim][16] */
+    float *mean;              /* [head_dim] */
+    float *own;               /* [max_tokens] by position */
+    pleat__key_spread spread; /* of leverage */
 } pleat__novelty_scratch;
 
 /* One lane's tokens scored by the queries that are to be expected (keep/expected.c); all NULL elsewhere. */

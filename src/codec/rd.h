@@ -8,6 +8,9 @@
  *               code = round(r_c / step_c)  step_c = k / sqrt(e_c + 0.001 mean e), e_c = E[q_c^2] / d; at least sigma_c/6
  *     values    code = round(v_c / step_t)  step_t = v * rms of the token's value, to a quarter of an octave
  *
+ * Where statistics have a basis, components of r and of v in it stand in the place of channels: step_j = k, since an error
+ * of any component costs a logit as much.  Queries are turned before attention, and sums of values behind it.
+ *
  * Codes are coded by static codebooks, one for each class of spread.  Keys' channels stand in the order of their spread,
  * in columns; eight columns have one class, and so have sixteen dimensions of values.  So a block's bytes depend on its
  * tokens and their positions alone: equal tokens give equal bytes.  Where other classes suit a block's codes much better,
@@ -45,12 +48,20 @@
 #define PLEAT__RD_V_DIMS 16u   /* likewise */
 #define PLEAT__RD_EXPONENTS 145u
 
+/* Directions in which keys or values are coded, in place of channels: component j of x is row j times x, and x is the sum
+ * of components times rows of the dual basis.  rows NULL: channels. */
+typedef struct pleat__rd_basis {
+    const float *rows, *dual; /* [d][d] */
+    const float *spread;      /* [d] deviations of components; the largest first */
+} pleat__rd_basis;
+
 /* What is known of a lane, by channel: [head_dim] each. */
 typedef struct pleat__rd_source {
-    const float *mean;   /* of keys before RoPE */
-    const float *energy; /* E[q_c^2] / d, after RoPE */
-    const float *spread; /* deviation of keys after RoPE from the turned mean */
-    const float *v_rms;  /* root mean square of v_c / rms(v) */
+    const float *mean;    /* of keys before RoPE */
+    const float *energy;  /* E[q_c^2] / d, after RoPE */
+    const float *spread;  /* deviation of keys after RoPE from the turned mean */
+    const float *v_rms;   /* root mean square of v_c / rms(v) */
+    pleat__rd_basis k, v; /* of keys' components an error costs a logit 1 */
 } pleat__rd_source;
 
 /* A class's codebook; decoding gives codes around PLEAT__RD_REACH.  n_levels 0: nothing is stored, and every code but 0 is
@@ -101,6 +112,7 @@ typedef struct pleat__rd_columns {
 typedef struct pleat__rd_lane {
     const pleat__rd_books *books;
     const pleat__rd_turns *turns;
+    pleat__rd_basis k_basis, v_basis;
     uint32_t head_dim;
     uint32_t n_columns;         /* of columns[] */
     uint32_t k_vectors;         /* of a slice of keys that its stream holds */
@@ -189,11 +201,16 @@ void pleat__rd_decode_keys(const pleat__codec_dsp *dsp, const pleat__rd_lane *la
 void pleat__rd_decode_values(const pleat__codec_dsp *dsp, const pleat__rd_lane *lane, uint32_t slice,
                              pleat__section *const *sections, uint32_t n, uint8_t *const *out);
 
-/* An escape: what has to be added to the value that its code says. */
+/* An escape: what has to be added to the value that its code says; of keys by column. */
 typedef struct pleat__rd_escape {
-    uint32_t token, channel;
+    uint32_t token, column;
     float add;
 } pleat__rd_escape;
+
+/* Sums of rows of the dual basis times components: what they are the components of. */
+void pleat__rd_join(const pleat__rd_basis *basis, uint32_t head_dim, const float *components, float *out);
+/* Rows, or those of the dual basis, times x. */
+void pleat__rd_split(const float *rows, uint32_t head_dim, const float *x, float *out);
 pleat__rd_escape pleat__rd_k_escape(const pleat__rd_lane *lane, const pleat__block_reader *reader, uint32_t idx);
 pleat__rd_escape pleat__rd_v_escape(const pleat__rd_lane *lane, const pleat__block_reader *reader, uint32_t idx);
 

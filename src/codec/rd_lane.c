@@ -108,14 +108,15 @@ bool pleat__rd_mean_pays(float mean_square, float spread) {
 static void choose_means(pleat__rd_lane *lane, const pleat__rd_source *s, float magnitude, float *spread) {
     const pleat__rd_turns *t = lane->turns;
     const uint32_t d = lane->head_dim;
-    memcpy(spread, s->spread, d * sizeof *spread);
+    const bool is_split = lane->k_basis.rows; /* then all are taken away: components are of what is left */
+    memcpy(spread, is_split ? lane->k_basis.spread : s->spread, d * sizeof *spread);
     memcpy(lane->flat, s->mean, d * sizeof *lane->flat);
     lane->n_means = 0;
     for (uint32_t i = 0; i < t->n_pairs; i++) {
         const uint32_t x = t->first * i, y = x + t->other;
         const float mx = s->mean[x] * magnitude, my = s->mean[y] * magnitude, square = 0.5f * (mx * mx + my * my);
         lane->flat[x] = lane->flat[y] = 0;
-        if (pleat__rd_mean_pays(square, 0.5f * (s->spread[x] + s->spread[y]))) {
+        if (is_split || pleat__rd_mean_pays(square, 0.5f * (s->spread[x] + s->spread[y]))) {
             lane->mean_pair[lane->n_means] = (uint16_t)i;
             lane->mean_x[lane->n_means] = mx;
             lane->mean_y[lane->n_means++] = my;
@@ -157,7 +158,8 @@ static void choose_keys(pleat__rd_lane *lane, const pleat__rd_source *s, const f
     float steps[PLEAT__MAX_HEAD_DIM];
     double bits[PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < d; i++) {
-        steps[i] = round_step(pleat__rd_key_step(s->energy[i] + floor_energy, spread[i], k));
+        const float energy = lane->k_basis.rows ? 1 : s->energy[i] + floor_energy;
+        steps[i] = round_step(pleat__rd_key_step(energy, spread[i], k));
         bits[i] = pleat__rd_entropy_of((double)(spread[i] / steps[i]));
     }
     sort_channels(bits, d, lane->order);
@@ -182,11 +184,11 @@ static void choose_keys(pleat__rd_lane *lane, const pleat__rd_source *s, const f
 }
 
 static void choose_values(pleat__rd_lane *lane, const pleat__rd_source *s) {
+    const float *spread = lane->v_basis.rows ? lane->v_basis.spread : s->v_rms;
     lane->v_vectors = 0;
     for (uint32_t at = 0; at < lane->head_dim; at += PLEAT__RD_V_DIMS) {
         double sum = 0;
-        for (uint32_t i = 0; i < PLEAT__RD_V_DIMS; i++)
-            sum += pleat__rd_entropy_of((double)(s->v_rms[at + i] / lane->v));
+        for (uint32_t i = 0; i < PLEAT__RD_V_DIMS; i++) sum += pleat__rd_entropy_of((double)(spread[at + i] / lane->v));
         const uint8_t class = lane->v_class[at / PLEAT__RD_V_DIMS] = class_of(sum / PLEAT__RD_V_DIMS);
         lane->v_reach[at / PLEAT__RD_V_DIMS] = (int8_t)pleat__rd_reach(&lane->books->v[class]);
         if (lane->books->v[class].n_levels > 0) lane->v_vectors += PLEAT__RD_TOKENS / 4;
@@ -205,6 +207,8 @@ static uint32_t seed_of(const pleat__rd_lane *lane) {
     sum = hash(sum, lane->mean_pair, lane->n_means * sizeof *lane->mean_pair);
     sum = hash(sum, lane->mean_x, lane->n_means * sizeof *lane->mean_x);
     sum = hash(sum, lane->mean_y, lane->n_means * sizeof *lane->mean_y);
+    sum = hash(sum, lane->k_basis.rows, lane->k_basis.rows ? (size_t)d * d * sizeof(float) : 0);
+    sum = hash(sum, lane->v_basis.rows, lane->v_basis.rows ? (size_t)d * d * sizeof(float) : 0);
     return hash(sum, lane->flat, d * sizeof *lane->flat);
 }
 
@@ -215,6 +219,8 @@ void pleat__rd_lane_init(pleat__rd_lane *lane, const pleat__rd_source *s, const 
     lane->turns = turns;
     lane->head_dim = d;
     lane->v = v;
+    lane->k_basis = s->k;
+    lane->v_basis = s->v;
     choose_means(lane, s, rope ? rope->magnitude : 1, spread);
     choose_keys(lane, s, spread, k);
     choose_values(lane, s);
@@ -230,6 +236,26 @@ pleat__block_format pleat__rd_format(uint32_t head_dim) {
                                  .v_levels = PLEAT__RD_LEVELS,
                                  .coder = PLEAT__CODER_HUFFMAN,
                                  .is_rd = true};
+}
+
+/* ---- bases ----------------------------------------------------------------------------------------------- */
+
+void pleat__rd_split(const float *rows, uint32_t d, const float *x, float *out) {
+    for (uint32_t i = 0; i < d; i++) {
+        const float *row = rows + (size_t)i * d;
+        float sums[16] = {0};
+        for (uint32_t j = 0; j < d; j += 16)
+            for (uint32_t l = 0; l < 16; l++) sums[l] += row[j + l] * x[j + l];
+        for (uint32_t n = 8; n > 0; n /= 2)
+            for (uint32_t l = 0; l < n; l++) sums[l] += sums[l + n];
+        out[i] = sums[0];
+    }
+}
+
+void pleat__rd_join(const pleat__rd_basis *basis, uint32_t d, const float *components, float *out) {
+    memset(out, 0, d * sizeof *out);
+    for (uint32_t i = 0; i < d; i++)
+        for (uint32_t j = 0; j < d; j++) out[j] += components[i] * basis->dual[(size_t)i * d + j];
 }
 
 /* ---- the mean key ---------------------------------------------------------------------------------------- */

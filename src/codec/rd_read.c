@@ -285,7 +285,7 @@ pleat__rd_escape pleat__rd_k_escape(const pleat__rd_lane *lane, const pleat__blo
     const uint32_t place = pleat__load_u16(at), column = place % lane->head_dim;
     const int32_t reach = r->k.classes ? pleat__rd_reach(&lane->books->k[r->k.classes[column / PLEAT__RD_K_COLUMNS]])
                                        : lane->k_reach[column / PLEAT__RD_K_COLUMNS];
-    return (pleat__rd_escape){place / lane->head_dim, lane->order[column],
+    return (pleat__rd_escape){place / lane->head_dim, column,
                               pleat__f16_at(at + 2) - (float)(reach + 1) * pleat__rd_f16(r->k_steps, column)};
 }
 
@@ -310,17 +310,31 @@ static float *key_at(float *k, uint32_t d, uint32_t t, uint32_t i) {
     return k + ((size_t)(t / 16) * d + i) * 16 + t % 16;
 }
 
+/* Token t's key less its mean, from what stands by column. */
+static void put_key(const pleat__rd_lane *lane, uint32_t t, const float *row, float *k) {
+    const uint32_t d = lane->head_dim;
+    float components[PLEAT__MAX_HEAD_DIM], key[PLEAT__MAX_HEAD_DIM];
+    for (uint32_t i = 0; i < d; i++) components[lane->order[i]] = row[i];
+    if (lane->k_basis.rows) pleat__rd_join(&lane->k_basis, d, components, key);
+    for (uint32_t i = 0; i < d; i++) *key_at(k, d, t, i) = lane->k_basis.rows ? key[i] : components[i];
+}
+
 static void load_keys(const pleat__rd_lane *lane, uint32_t block, const pleat__block_reader *r, const uint8_t *codes,
                       float *k) {
     const uint32_t d = lane->head_dim;
     for (uint32_t t = 0; t < T; t++)
         for (uint32_t i = 0; i < d; i++)
-            *key_at(k, d, t, lane->order[i]) = pleat__rd_f16(r->k_steps, i) * (float)code_at(codes, t, i, d);
+            *key_at(k, d, t, i) = pleat__rd_f16(r->k_steps, i) * (float)code_at(codes, t, i, d);
     for (uint32_t i = 0; i < r->n_k_escapes; i++) {
         const pleat__rd_escape e = pleat__rd_k_escape(lane, r, i);
-        *key_at(k, d, e.token, e.channel) += e.add;
+        *key_at(k, d, e.token, e.column) += e.add;
     }
-    for (uint32_t t = 0; t < T; t++) pleat__rd_add_mean(lane, block, t, 1, key_at(k, d, t, 0), 16);
+    for (uint32_t t = 0; t < T; t++) {
+        float row[PLEAT__MAX_HEAD_DIM];
+        for (uint32_t i = 0; i < d; i++) row[i] = *key_at(k, d, t, i);
+        put_key(lane, t, row, k);
+        pleat__rd_add_mean(lane, block, t, 1, key_at(k, d, t, 0), 16);
+    }
 }
 
 static void load_values(const pleat__rd_lane *lane, const pleat__block_reader *r, const uint8_t *codes, float *v) {
@@ -331,7 +345,12 @@ static void load_values(const pleat__rd_lane *lane, const pleat__block_reader *r
     }
     for (uint32_t i = 0; i < r->n_v_escapes; i++) {
         const pleat__rd_escape e = pleat__rd_v_escape(lane, r, i);
-        v[(size_t)e.token * d + e.channel] += e.add;
+        v[(size_t)e.token * d + e.column] += e.add;
+    }
+    for (uint32_t t = 0; lane->v_basis.rows && t < T; t++) {
+        float value[PLEAT__MAX_HEAD_DIM];
+        pleat__rd_join(&lane->v_basis, d, v + (size_t)t * d, value);
+        memcpy(v + (size_t)t * d, value, d * sizeof *value);
     }
 }
 

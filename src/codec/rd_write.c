@@ -83,7 +83,22 @@ static void residual_of(const pleat__rd_lane *lane, uint32_t block, uint32_t pla
     float key[PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < lane->head_dim; i++) key[i] = clamped(k[i]);
     pleat__rd_add_mean(lane, block, place, -1, key, 1);
+    if (lane->k_basis.rows) {
+        float components[PLEAT__MAX_HEAD_DIM];
+        pleat__rd_split(lane->k_basis.rows, lane->head_dim, key, components);
+        memcpy(key, components, lane->head_dim * sizeof *key);
+    }
     for (uint32_t i = 0; i < lane->head_dim; i++) out[i] = key[lane->order[i]];
+}
+
+/* A value, or its components. */
+static void value_of(const pleat__rd_lane *lane, const float *v, float *out) {
+    float value[PLEAT__MAX_HEAD_DIM];
+    for (uint32_t i = 0; i < lane->head_dim; i++) value[i] = clamped(v[i]);
+    if (lane->v_basis.rows)
+        pleat__rd_split(lane->v_basis.rows, lane->head_dim, value, out);
+    else
+        memcpy(out, value, lane->head_dim * sizeof *out);
 }
 
 static int8_t code_of(float x, float step) {
@@ -247,7 +262,7 @@ static matrix put_values(const pleat__rd_lane *lane, const float *v, size_t stri
         const uint32_t e = exponent_of(lane->v * rms_of(v + t * stride, d)) + w->level;
         exponents[t] = (uint8_t)pleat__min_u32(
             pleat__max_u32(e, PLEAT__RD_LEAST_EXPONENT + PLEAT__RD_SAME_LEVEL) - PLEAT__RD_SAME_LEVEL, most);
-        for (uint32_t i = 0; i < d; i++) w->rows[t * d + i] = clamped(v[t * stride + i]);
+        value_of(lane, v + t * stride, w->rows + (size_t)t * d);
     }
     for (uint32_t turn = 0;; turn++) {
         w->clamps = turn > most / 4;
@@ -353,5 +368,7 @@ void pleat__rd_count_key(const pleat__rd_lane *lane, uint32_t block, uint32_t pl
 
 void pleat__rd_count_value(const pleat__rd_lane *lane, const float *v, int8_t *codes) {
     const float step = pleat__rd_step(exponent_of(lane->v * rms_of(v, lane->head_dim)));
-    for (uint32_t i = 0; i < lane->head_dim; i++) codes[i] = code_of(clamped(v[i]), step);
+    float row[PLEAT__MAX_HEAD_DIM];
+    value_of(lane, v, row);
+    for (uint32_t i = 0; i < lane->head_dim; i++) codes[i] = code_of(row[i], step);
 }

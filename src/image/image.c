@@ -25,7 +25,7 @@
 #include "core/error.h"
 #include "image/sum.h"
 
-enum { VERSION = 2, MAX_TOKENS = 1 << 24, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
+enum { MAX_TOKENS = 1 << 24, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
 static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'I', 'M', 'G'};
 
 /* The fixed part, byte for byte. */
@@ -123,7 +123,7 @@ static uint64_t piece_bytes_at(const pleat_image_head *h, uint64_t idx) {
 }
 
 static void put_fixed(const pleat_image_head *h, const head_parts *p, uint8_t *out) {
-    fixed_part f = {.version = VERSION,
+    fixed_part f = {.version = PLEAT_IMAGE_VERSION,
                     .head_bytes = (uint32_t)p->n_bytes,
                     .body_bytes = h->body_bytes,
                     .piece_bytes = h->piece_bytes,
@@ -217,8 +217,8 @@ static pleat_status read_parts(const uint8_t *bytes, const head_parts *p, pleat_
 static pleat_status check_start(const fixed_part *f, pleat_error *err) {
     PLEAT_FAIL_IF(memcmp(f->magic, magic, sizeof magic) != 0, err, PLEAT_E_FORMAT, 0,
                   "image: this is no image of Pleat's");
-    PLEAT_FAIL_IF(f->version != VERSION, err, PLEAT_E_UNSUPPORTED, offsetof(fixed_part, version),
-                  "image: this is version %u, and version %d can be read", f->version, VERSION);
+    PLEAT_FAIL_IF(f->version != PLEAT_IMAGE_VERSION, err, PLEAT_E_UNSUPPORTED, offsetof(fixed_part, version),
+                  "image: this is version %u, and version %u can be read", f->version, PLEAT_IMAGE_VERSION);
     PLEAT_FAIL_IF(f->head_bytes < sizeof *f, err, PLEAT_E_FORMAT, offsetof(fixed_part, head_bytes),
                   "image: a head of %u bytes has no room for what every head holds", f->head_bytes);
     return PLEAT_OK;

@@ -26,7 +26,7 @@ const pleat__evictor *pleat__evictor_of(pleat_policy policy) {
         [PLEAT_POLICY_SNAPKV] = &pleat__evictor_snapkv,       [PLEAT_POLICY_PYRAMIDKV] = &pleat__evictor_pyramidkv,
         [PLEAT_POLICY_ADAKV] = &pleat__evictor_adakv,         [PLEAT_POLICY_NOVEL] = &pleat__evictor_novel,
         [PLEAT_POLICY_EXPECTED] = &pleat__evictor_expected,   [PLEAT_POLICY_DROPKV] = &pleat__evictor_dropkv,
-        [PLEAT_POLICY_KVZIP] = &pleat__evictor_kvzip,
+        [PLEAT_POLICY_KVZIP] = &pleat__evictor_kvzip,         [PLEAT_POLICY_LEVERAGE] = &pleat__evictor_leverage,
     };
     return (size_t)policy < sizeof rows / sizeof rows[0] ? rows[policy] : NULL;
 }
@@ -44,7 +44,12 @@ bool pleat__scores_novelty(const pleat_spec *spec) {
 }
 
 bool pleat__is_own_score(pleat__scoring scoring) {
-    return scoring == PLEAT__SCORING_NOVELTY || scoring == PLEAT__SCORING_EXPECTED;
+    return scoring == PLEAT__SCORING_NOVELTY || scoring == PLEAT__SCORING_EXPECTED ||
+           scoring == PLEAT__SCORING_LEVERAGE;
+}
+
+bool pleat__looks_at_keys(const pleat_spec *spec) {
+    return pleat__scores_novelty(spec) || pleat__scoring_of(spec) == PLEAT__SCORING_LEVERAGE;
 }
 
 bool pleat__turns_back(const pleat_spec *spec) { return spec->novel || pleat__is_own_score(pleat__scoring_of(spec)); }

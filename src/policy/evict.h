@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * evict.h: the policies that keep a lane within a budget by dropping tokens: random, recent, streaming, h2o, snapkv,
- * pyramidkv, adakv, novel, expected, dropkv, kvzip.  Each is a file with one pleat__evictor, and a row in evict.c's table.
+ * pyramidkv, adakv, novel, expected, dropkv, kvzip, leverage.  Each is a file with one pleat__evictor, and a row in
+ * evict.c's table.
  *
  * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
  *
@@ -36,6 +37,7 @@
  *              (dropkv.h)                                                                        dropkv
  *     REPLAY   the most that one query head of a replay gives (PLEAT_ITEM_REPLAY), and of nothing else      kvzip
  *     NOVELTY  how unlike the key is to the lane's: no attention (novelty.h)                     novel
+ *     LEVERAGE how far the key stands out (leverage.h)                                          leverage
  *     EXPECTED what it may expect of the queries to come (expected.h)                           expected
  *
  * Behind novel and expected merge, which goes by attention, has a score of its own, the second: SUM.  Behind +novel the first score is
@@ -58,7 +60,8 @@ typedef enum pleat__scoring {
     PLEAT__SCORING_ERROR,
     PLEAT__SCORING_REPLAY,
     PLEAT__SCORING_NOVELTY,
-    PLEAT__SCORING_EXPECTED
+    PLEAT__SCORING_EXPECTED,
+    PLEAT__SCORING_LEVERAGE
 } pleat__scoring;
 
 /* One lane's open slots. */
@@ -108,7 +111,7 @@ typedef struct pleat__evictor {
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
     pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv, pleat__evictor_novel,
-    pleat__evictor_expected, pleat__evictor_dropkv, pleat__evictor_kvzip;
+    pleat__evictor_expected, pleat__evictor_dropkv, pleat__evictor_kvzip, pleat__evictor_leverage;
 
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);
@@ -116,8 +119,9 @@ const pleat__evictor *pleat__evictor_of(pleat_policy policy);
 /* Whether a lane's tokens are scored by their keys, for the policy itself or behind it. */
 bool pleat__scores_novelty(const pleat_spec *spec);
 
-/* Whether keys or queries are looked at as they were before RoPE. */
+/* Whether keys or queries are looked at as they were before RoPE; and keys. */
 bool pleat__turns_back(const pleat_spec *spec);
+bool pleat__looks_at_keys(const pleat_spec *spec);
 
 /* Whether a score is the policy's own, and no attention that was received. */
 bool pleat__is_own_score(pleat__scoring scoring);

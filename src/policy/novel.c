@@ -5,7 +5,8 @@
  *
  *     end of a prompt   every token is scored against the mean of all tokens so far
  *     generation        a token is scored when it comes, against the mean up to itself, and keeps that score until a
- *                       prompt ends again
+ *                       prompt ends again; with near it and those before it join each other's scores, so a score is
+ *                       whole when as many tokens have come behind it
  *
  * No query is looked at.  So what stays is not what the prompt's end asked for, but what nothing else in it is like.
  */

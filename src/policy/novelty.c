@@ -121,3 +121,14 @@ void pleat__key_tile_score(const pleat__key_tile *tile, const float *mean, float
         scores[i] = score > FLT_MIN ? score : FLT_MIN;
     }
 }
+
+float pleat__near_score(const float *own, uint32_t n_tokens, uint32_t position, uint32_t near) {
+    const uint32_t first = position > near ? position - near : 0;
+    const uint32_t end = n_tokens - position > near ? position + near + 1 : n_tokens;
+    uint32_t n_gone = 0;
+    for (uint32_t i = first; i < end; i++) n_gone += own[i] < 0;
+    const float part = pleat__near_part(near, n_gone);
+    float score = 0;
+    for (uint32_t i = first; i < end; i++) score += own[i] < 0 ? 0 : own[i] * part;
+    return score;
+}

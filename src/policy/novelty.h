@@ -6,7 +6,12 @@
  *     k0 = R(-t) k             the key of position t as it was before RoPE; dimensions that do not turn stay
  *     u  = k0 / |k0|           0 for a key of zeros
  *     sum                      of u over the lane's tokens so far, dropped ones too
- *     score = 1 - u.sum/|sum|  0..2; 1 where the sum is zeros
+ *     own   = 1 - u.sum/|sum|  0..2; 1 where the sum is zeros
+ *     score(i) = (own(i-n) + .. + own(i+n)) / (2n+1)     n = near.  What is asked for is a span of tokens, of which some
+ *                              are like all others
+ *
+ * Where a token of the span has been dropped the mean is over the others; positions before the first and behind the
+ * newest count as 0, which touches sinks and the window alone.
  *
  * The paper has keys as they are cached, after RoPE, where two equal keys far apart look unlike.
  *
@@ -60,7 +65,18 @@ void pleat__key_tile_add(const pleat__key_tile *tile, int32_t from, float *sum);
 /* mean [head_dim] = sum / |sum|, or zeros. */
 void pleat__key_mean(const float *sum, uint32_t head_dim, float *mean);
 
-/* scores[PLEAT__TILE] of the tile's tokens: never below the smallest normal float, so that none ranks as unscored. */
+/* own of the tile's tokens, scores[PLEAT__TILE]: never below the smallest normal float, so that none ranks as unscored. */
 void pleat__key_tile_score(const pleat__key_tile *tile, const float *mean, float *scores);
+
+/* ---- neighbours, of novel and of leverage (leverage.h) */
+
+/* In place of own where a token has been dropped. */
+#define PLEAT__GONE (-1.0f)
+
+/* What of own goes into a score, n_gone of whose span have been dropped. */
+static inline float pleat__near_part(uint32_t near, uint32_t n_gone) { return 1 / (float)(2 * near + 1 - n_gone); }
+
+/* The score of a token that is there; own: [n_tokens] by position, of which the span is looked at. */
+float pleat__near_score(const float *own, uint32_t n_tokens, uint32_t position, uint32_t near);
 
 #endif

@@ -43,6 +43,8 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
     .behind = {&pleat__spec_behind_stages[0], &pleat__spec_behind_stages[2], &pleat__spec_behind_stages[3]}
 #define A_MEAN {"mean", .offset = AT(mean), .type = PLEAT__KEY_WORD, .words = {"prompt", "model"}, \
                 .allowed = "prompt or model"}
+#define A_NEAR {"near", .offset = AT(near), .type = PLEAT__KEY_COUNT, .min = 0, .max = 16, \
+                .allowed = "a whole number from 0 to 16"}
 #define A_PART {"share", .offset = AT(share), .type = PLEAT__KEY_SHARE, .min = 0, .max = 1, .is_printed = true, \
                              .allowed = "a share from 0 to 1, as 25% or 0.25"}
 #define RANKING(name, which) \
@@ -97,14 +99,17 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     RANKING("snapkv", PLEAT_POLICY_SNAPKV),
     RANKING("pyramidkv", PLEAT_POLICY_PYRAMIDKV),
     RANKING("adakv", PLEAT_POLICY_ADAKV),
-    {"novel", EVICTING(PLEAT_POLICY_NOVEL, 32, 4), 6,
-     {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM, A_MEAN},
+    {"novel", EVICTING(PLEAT_POLICY_NOVEL, 32, 4), 7,
+     {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM, A_MEAN, A_NEAR},
      .behind = {&pleat__spec_behind_stages[2]}},
     {"expected", EVICTING(PLEAT_POLICY_EXPECTED, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
      .behind = {&pleat__spec_behind_stages[2]}},
     {"dropkv", EVICTING(PLEAT_POLICY_DROPKV, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
      .behind = {&pleat__spec_behind_stages[3]}},
     {"kvzip", EVICTING(PLEAT_POLICY_KVZIP, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
+     .behind = {NULL}},
+    {"leverage", EVICTING(PLEAT_POLICY_LEVERAGE, 32, 4), 6,
+     {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM, A_NEAR},
      .behind = {NULL}},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
@@ -153,7 +158,7 @@ const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
      .flag = AT(crush), .firsts = PLEAT__EVICTION_NAMES, .example = "h2o+kvcrush"},
     {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack", .choice = "auto"},
     {.name = "merge", .flag = AT(merge), .firsts = PLEAT__EVICTION_NAMES ", novel, expected", .example = "snapkv+merge"},
-    {"novel", {.share = 0.5f}, 2, {A_PART, A_MEAN},
+    {"novel", {.share = 0.5f}, 3, {A_PART, A_MEAN, A_NEAR},
      .flag = AT(novel), .firsts = PLEAT__EVICTION_NAMES ", dropkv", .example = "snapkv+novel"}};
 
 const pleat__budget_suffix pleat__budget_suffixes[PLEAT__N_BUDGET_SUFFIXES] = {
@@ -298,6 +303,16 @@ static bool starves(const pleat__spec_stage *stage, const pleat_spec *spec, plea
     return true;
 }
 
+/* What leaves the window has its neighbours, and theirs are still there when they come. */
+static bool crowds(const pleat__spec_stage *stage, const pleat_spec *spec, pleat__spec_excess *out) {
+    if (spec->policy != PLEAT_POLICY_NOVEL || 2 * spec->near <= spec->window) return false;
+    out->key = find_key(stage, "near");
+    out->limit = find_key(stage, "window");
+    snprintf(out->text, sizeof out->text, "near=%u asks for a window of %u at least, not of %u", spec->near,
+             2 * spec->near, spec->window);
+    return true;
+}
+
 /* The order of victims is of steps that are all counted. */
 static bool skips(const pleat__spec_stage *stage, const pleat_spec *spec, pleat__spec_excess *out) {
     out->key = find_key(stage, "every");
@@ -313,7 +328,7 @@ bool pleat__spec_exceeds(const pleat__spec_stage *stage, const pleat_spec *spec,
         out->limit = find_key(stage, limits[i][1]);
         if (out->key && out->limit && exceeds(out->key, out->limit, spec, out)) return true;
     }
-    return skips(stage, spec, out) || starves(stage, spec, out);
+    return skips(stage, spec, out) || starves(stage, spec, out) || crowds(stage, spec, out);
 }
 
 static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
@@ -321,11 +336,11 @@ static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
            a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->every == b->every &&
            a->window == b->window && a->ah == b->ah && a->al == b->al && a->keep == b->keep &&
            budgets_equal(a->budget, b->budget) && a->sinks == b->sinks && a->reclaim == b->reclaim &&
-           a->mean == b->mean && a->merge == b->merge && a->novel == b->novel && a->crush == b->crush &&
-           a->share == b->share && a->anchor == b->anchor && a->unit == b->unit && a->compressor == b->compressor &&
-           a->k == b->k && a->v == b->v && a->kunit == b->kunit && a->block == b->block && a->buffer == b->buffer &&
-           a->fine == b->fine && a->bits == b->bits && a->bytes == b->bytes && a->from == b->from &&
-           a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
+           a->mean == b->mean && a->near == b->near && a->merge == b->merge && a->novel == b->novel &&
+           a->crush == b->crush && a->share == b->share && a->anchor == b->anchor && a->unit == b->unit &&
+           a->compressor == b->compressor && a->k == b->k && a->v == b->v && a->kunit == b->kunit &&
+           a->block == b->block && a->buffer == b->buffer && a->fine == b->fine && a->bits == b->bits &&
+           a->bytes == b->bytes && a->from == b->from && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {

@@ -64,7 +64,7 @@ typedef struct pleat__spec_stage {
 /* Uniform formats first, the plain and then the rotated, then policies and compressors. */
 #define PLEAT__N_SPEC_PLAIN_FORMATS 11u
 #define PLEAT__N_SPEC_FORMATS 20u
-#define PLEAT__N_SPEC_STAGES 37u
+#define PLEAT__N_SPEC_STAGES 38u
 extern const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES];
 
 /* Those behind others: the flag and the keys' fields alone are theirs.  One of them stands behind a stage at most. */
@@ -75,7 +75,7 @@ extern const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND];
 #define PLEAT__EVICTION_NAMES "random, recent, streaming, h2o, snapkv, pyramidkv, adakv"
 #define PLEAT__STAGE_NAMES                                       \
     PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES \
-                        ", novel, expected, dropkv, kvzip, kvcomp, kivi, rd, auto"
+                        ", novel, expected, dropkv, kvzip, leverage, kvcomp, kivi, rd, auto"
 
 /* The row of a spec: by its policy and compressor, or by its format where it has neither; NULL if there is no such
  * row. */

@@ -32,7 +32,7 @@ struct pleat_collector {
     rope_copy *ropes;        /* [n_layers] */
     pleat__moments *moments; /* [n_layers][n_kv_heads] */
     pleat__rd_turns *turns;  /* [n_layers] */
-    double *angles;          /* [2][head_dim / 2] of a token */
+    double *turn;            /* [head_dim] of a token */
     void *block;
     uint64_t block_bytes;
 
@@ -76,7 +76,7 @@ static void carve(pleat_collector *c, pleat__arena *arena) {
     c->ropes = pleat__arena_take(arena, c->n_layers, sizeof *c->ropes);
     c->turns = pleat__arena_take(arena, c->n_layers, sizeof *c->turns);
     c->moments = pleat__arena_take(arena, n_lanes, sizeof *c->moments);
-    c->angles = pleat__arena_take(arena, 2, c->head_dim / 2 * sizeof *c->angles);
+    c->turn = pleat__arena_take(arena, c->head_dim, sizeof *c->turn);
     for (uint32_t i = 0; i < c->n_layers; i++) {
         double *frequencies = pleat__arena_take(arena, c->head_dim / 2, sizeof *frequencies);
         if (c->ropes) c->ropes[i].frequencies = frequencies;
@@ -141,16 +141,16 @@ pleat_status pleat__collector_bind(pleat_collector *c, const pleat_cache_options
 static void add_moments(pleat_collector *c, uint32_t layer, uint32_t position, const float *q, const float *k,
                         const float *v) {
     const pleat_rope *rope = rope_of(c, layer);
+    const pleat__rd_turns *t = &c->turns[layer];
     const uint32_t d = c->head_dim;
-    double *cosines = c->angles, *sines = c->angles + d / 2;
-    for (uint32_t i = 0; i < c->turns[layer].n_pairs; i++) {
-        cosines[i] = cos(rope->frequencies[i] * position);
-        sines[i] = sin(rope->frequencies[i] * position);
+    for (uint32_t i = 0; i < d; i++) c->turn[i] = 1;
+    for (uint32_t i = 0; i < t->n_pairs; i++) {
+        c->turn[t->first * i] = cos(rope->frequencies[i] * position);
+        c->turn[t->first * i + t->other] = sin(rope->frequencies[i] * position);
     }
     for (uint32_t head = 0; head < c->n_kv_heads; head++)
-        pleat__moments_add(&c->moments[layer * c->n_kv_heads + head], &c->turns[layer], cosines, sines, d, c->n_group,
-                           rope ? 1 / (double)rope->magnitude : 1, q + (size_t)head * c->n_group * d, d,
-                           k + (size_t)head * d, v + (size_t)head * d);
+        pleat__moments_add(&c->moments[layer * c->n_kv_heads + head], c->turn, d, c->n_group,
+                           q + (size_t)head * c->n_group * d, d, k + (size_t)head * d, v + (size_t)head * d);
 }
 
 /* ---- the second ------------------------------------------------------------------------------------------ */
@@ -175,17 +175,22 @@ static void carve_second(pleat_collector *c, pleat__arena *arena) {
     }
 }
 
-static void finish_moments(pleat_collector *c) {
+static pleat_status finish_moments(pleat_collector *c, uint32_t n_positions) {
+    const pleat__windows windows = {c->max_tokens, pleat__max_u32(n_positions / c->max_tokens, 1)};
+    const uint64_t n = pleat__moments_scratch(c->head_dim);
+    double *scratch = pleat__alloc_zero(&c->al, n, sizeof *scratch);
+    if (!scratch) return PLEAT_E_MEMORY;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
         const pleat_rope *rope = rope_of(c, layer);
         c->stats->has_layer[layer] = c->has_layer[layer];
         for (uint32_t head = 0; c->has_layer[layer] && head < c->n_kv_heads; head++) {
-            float *fields[PLEAT__STATS_FIELDS];
-            for (uint32_t f = 0; f < PLEAT__STATS_FIELDS; f++) fields[f] = pleat__stats_field(c->stats, layer, head, f);
-            pleat__moments_finish(&c->moments[layer * c->n_kv_heads + head], &c->turns[layer], c->head_dim,
-                                  rope ? rope->magnitude : 1, fields);
+            const pleat__stats_lane lane = pleat__stats_lane_of(c->stats, layer, head);
+            pleat__moments_finish(&c->moments[layer * c->n_kv_heads + head], &c->turns[layer], rope, windows,
+                                  c->head_dim, scratch, &lane);
         }
     }
+    pleat__free(&c->al, scratch, n, sizeof *scratch);
+    return pleat__stats_seal(c->stats); /* whose books are still empty */
 }
 
 static void init_lanes(pleat_collector *c) {
@@ -200,11 +205,15 @@ static void init_lanes(pleat_collector *c) {
     }
 }
 
-pleat_status pleat_collector_count(pleat_collector *c) {
+pleat_status pleat_collector_count(pleat_collector *c, uint32_t n_positions) {
     if (!c) return PLEAT_E_ARG;
     if (!c->is_bound || c->counts || c->n_tokens < LEAST_TOKENS) return PLEAT_E_STATE;
-    PLEAT_TRY(pleat__stats_create(c->n_layers, c->n_kv_heads, c->head_dim, &c->al, &c->stats));
-    finish_moments(c);
+    PLEAT_TRY(pleat__stats_create(c->n_layers, c->n_kv_heads, c->head_dim, true, &c->al, &c->stats));
+    const pleat_status status = finish_moments(c, n_positions);
+    if (status != PLEAT_OK) {
+        pleat_stats_destroy(&c->stats);
+        return status;
+    }
     pleat__arena arena = {0};
     pleat__rd_lane *none = c->lanes;
     carve_second(c, &arena);
@@ -270,18 +279,17 @@ pleat_status pleat_collector_finish(pleat_collector *c, const char model[PLEAT_F
     if (!c || !model || !out || strlen(model) != PLEAT_FINGERPRINT_CAP - 1) return PLEAT_E_ARG;
     if (!c->counts) return PLEAT_E_STATE;
     pleat_stats *s;
-    PLEAT_TRY(pleat__stats_create(c->n_layers, c->n_kv_heads, c->head_dim, &c->al, &s));
+    PLEAT_TRY(pleat__stats_create(c->n_layers, c->n_kv_heads, c->head_dim, true, &c->al, &s));
     memcpy(s->model, model, sizeof s->model);
-    memcpy(s->has_layer, c->stats->has_layer, s->n_layers);
-    memcpy(s->fields, c->stats->fields,
-           (size_t)s->n_layers * s->n_kv_heads * PLEAT__STATS_FIELDS * s->head_dim * sizeof *s->fields);
+    memcpy(s->block, c->stats->block, s->block_bytes);
     for (uint32_t class = 0; class < PLEAT__RD_CLASSES; class ++) {
         pleat__pair_counts_add_normal(c->k_counts, class);
         pleat__pair_counts_add_normal(c->v_counts, class);
         pleat__rd_book_choose(c->k_counts, class, &s->books.k[class]);
         pleat__rd_book_choose(c->v_counts, class, &s->books.v[class]);
     }
-    pleat__stats_seal(s);
+    const pleat_status status = pleat__stats_seal(s);
+    if (status != PLEAT_OK) pleat_stats_destroy(&s);
     *out = s;
-    return PLEAT_OK;
+    return status;
 }

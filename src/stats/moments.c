@@ -2,94 +2,169 @@
  *
  * moments.c: sums over a lane's tokens, and the statistics that they make.
  *
- * With k0 = R(-t) k and its mean m over tokens, the residual of a pair is
+ * The mean m of k0 = R(-t) k over tokens is known at their end alone.  But R(t) m = A u, where u has the cosine and the
+ * sine of each pair's angle, or 1 where nothing turns, and A has m.  So the residual r = k - A u has
  *
- *     r_x = x - (c m_x - s m_y)      r_y = y - (s m_x + c m_y)
+ *     E[r r^T] = E[k k^T] - A E[u k^T] - E[k u^T] A^T + A E[u u^T] A^T
  *
- * whose squares have means that follow from those of x^2, x c, x s, y^2, y c, y s, c^2, s^2 and c s.  So one pass over the
- * tokens is enough, though m is known at its end alone.
+ * and one pass over the tokens is enough.
+ *
+ * Windows of text begin at position 0, and a basis has to serve wherever a key stands: so products of queries and of
+ * residuals are turned to where further windows would begin, and averaged.
  */
 #include <math.h>
+#include <string.h>
 
+#include "stats/basis.h"
 #include "stats/stats.h"
 
 void pleat__moments_carve(uint32_t d, pleat__moments *m, pleat__arena *arena) {
-    m->qq = pleat__arena_take(arena, d, sizeof *m->qq);
-    m->kk = pleat__arena_take(arena, d, sizeof *m->kk);
-    m->k = pleat__arena_take(arena, d, sizeof *m->k);
-    m->kc = pleat__arena_take(arena, d, sizeof *m->kc);
-    m->ks = pleat__arena_take(arena, d, sizeof *m->ks);
-    m->cc = pleat__arena_take(arena, d / 2, sizeof *m->cc);
-    m->ss = pleat__arena_take(arena, d / 2, sizeof *m->ss);
-    m->cs = pleat__arena_take(arena, d / 2, sizeof *m->cs);
-    m->vv = pleat__arena_take(arena, d, sizeof *m->vv);
+    const uint64_t n = (uint64_t)d * d;
+    m->qq = pleat__arena_take(arena, n, sizeof *m->qq);
+    m->kk = pleat__arena_take(arena, n, sizeof *m->kk);
+    m->ku = pleat__arena_take(arena, n, sizeof *m->ku);
+    m->uu = pleat__arena_take(arena, n, sizeof *m->uu);
+    m->vv = pleat__arena_take(arena, n, sizeof *m->vv);
 }
 
-static void add_key(pleat__moments *m, const pleat__rd_turns *t, const double *cosines, const double *sines, uint32_t d,
-                    double unscale, const float *k) {
-    for (uint32_t i = 0; i < d; i++) {
-        m->kk[i] += (double)k[i] * (double)k[i];
-        m->k[i] += (double)k[i];
-    }
-    for (uint32_t i = 0; i < t->n_pairs; i++) {
-        const uint32_t x = t->first * i, y = x + t->other;
-        const double c = cosines[i], s = sines[i], kx = (double)k[x] * unscale, ky = (double)k[y] * unscale;
-        m->kc[x] += kx * c;
-        m->ks[x] += kx * s;
-        m->kc[y] += ky * c;
-        m->ks[y] += ky * s;
-        m->cc[i] += c * c;
-        m->ss[i] += s * s;
-        m->cs[i] += c * s;
-    }
+/* sums[i][j] += scale * x[i] y[j] */
+static void add_products(double *sums, uint32_t d, double scale, const double *x, const double *y) {
+    for (uint32_t i = 0; i < d; i++)
+        for (uint32_t j = 0; j < d; j++) sums[(size_t)i * d + j] += scale * x[i] * y[j];
 }
 
-static void add_value(pleat__moments *m, uint32_t d, const float *v) {
+static double to_doubles(const float *x, uint32_t d, double *out) {
     double square = 0;
-    for (uint32_t i = 0; i < d; i++) square += (double)v[i] * (double)v[i];
-    if (!(square > 0)) return;
-    for (uint32_t i = 0; i < d; i++) m->vv[i] += (double)v[i] * (double)v[i] * d / square;
+    for (uint32_t i = 0; i < d; i++) {
+        out[i] = (double)x[i];
+        square += out[i] * out[i];
+    }
+    return square;
 }
 
-void pleat__moments_add(pleat__moments *m, const pleat__rd_turns *t, const double *cosines, const double *sines,
-                        uint32_t d, uint32_t n_heads, double unscale, const float *q, size_t q_stride, const float *k,
-                        const float *v) {
+void pleat__moments_add(pleat__moments *m, const double *turn, uint32_t d, uint32_t n_heads, const float *q,
+                        size_t q_stride, const float *k, const float *v) {
+    double x[PLEAT__MAX_HEAD_DIM];
     m->n += 1;
     m->n_q += n_heads;
-    for (uint32_t h = 0; h < n_heads; h++)
-        for (uint32_t i = 0; i < d; i++) m->qq[i] += (double)q[h * q_stride + i] * (double)q[h * q_stride + i];
-    add_key(m, t, cosines, sines, d, unscale, k);
-    add_value(m, d, v);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        (void)to_doubles(q + h * q_stride, d, x);
+        add_products(m->qq, d, 1, x, x);
+    }
+    (void)to_doubles(k, d, x);
+    add_products(m->kk, d, 1, x, x);
+    add_products(m->ku, d, 1, x, turn);
+    add_products(m->uu, d, 1, turn, turn);
+    const double square = to_doubles(v, d, x);
+    if (square > 0) add_products(m->vv, d, d / square, x, x);
 }
 
-/* The mean square of what is left of a pair's halves, once their mean is taken away. */
-static void pair_residual(const pleat__moments *m, uint32_t pair, uint32_t x, uint32_t y, double scale, double mx,
-                          double my, double *rx, double *ry) {
-    const double cc = m->cc[pair], ss = m->ss[pair], cs = m->cs[pair], up = scale * scale;
-    *rx = m->kk[x] + up * (-2 * mx * m->kc[x] + 2 * my * m->ks[x] + mx * mx * cc - 2 * mx * my * cs + my * my * ss);
-    *ry = m->kk[y] + up * (-2 * mx * m->ks[y] - 2 * my * m->kc[y] + mx * mx * ss + 2 * mx * my * cs + my * my * cc);
+/* Pairs of dimensions: the one that is met with i, and whether i is the first of both; else i itself. */
+static uint32_t other_of(const pleat__rd_turns *t, uint32_t i, bool *is_first) {
+    *is_first = true;
+    for (uint32_t pair = 0; pair < t->n_pairs; pair++) {
+        const uint32_t x = t->first * pair, y = x + t->other;
+        if (i == y) *is_first = false;
+        if (i == x || i == y) return i == x ? y : x;
+    }
+    return i;
 }
 
-static float root(double sum, double n) { return n > 0 && sum > 0 ? (float)sqrt(sum / n) : 0; }
+/* The mean key before RoPE: of x and y of a pair (k_x cos + k_y sin) and (k_y cos - k_x sin). */
+static void mean_of(const pleat__moments *m, const pleat__rd_turns *t, uint32_t d, double magnitude, float *mean) {
+    for (uint32_t i = 0; i < d && m->n > 0; i++) {
+        bool is_first;
+        const uint32_t o = other_of(t, i, &is_first);
+        const double *own = m->ku + (size_t)i * d, *others = m->ku + (size_t)o * d;
+        const double sum = o == i     ? own[i]
+                           : is_first ? (own[i] + others[o]) / magnitude
+                                      : (own[o] - others[i]) / magnitude;
+        mean[i] = (float)(sum / m->n);
+    }
+}
 
-void pleat__moments_finish(const pleat__moments *m, const pleat__rd_turns *t, uint32_t d, float magnitude,
-                           float *const fields[PLEAT__STATS_FIELDS]) {
-    float *mean = fields[0], *energy = fields[1], *spread = fields[2], *v_rms = fields[3];
+/* Row i of A, times what stands at x in steps of `stride`. */
+static double turned(const float *mean, double magnitude, uint32_t i, uint32_t o, bool is_first, const double *x,
+                     size_t stride) {
+    if (o == i) return (double)mean[i] * x[i * stride];
+    const double a = (double)mean[is_first ? i : o], b = (double)mean[is_first ? o : i];
+    return magnitude * (is_first ? a * x[i * stride] - b * x[o * stride] : a * x[i * stride] + b * x[o * stride]);
+}
+
+/* E[r r^T]; scratch: [d][d], for A E[u u^T]. */
+static void residuals_of(const pleat__moments *m, const pleat__rd_turns *t, uint32_t d, double magnitude,
+                         const float *mean, double *scratch, double *out) {
     for (uint32_t i = 0; i < d; i++) {
-        mean[i] = m->n > 0 ? (float)(m->k[i] / m->n) : 0;
-        energy[i] = m->n_q > 0 ? (float)(m->qq[i] / m->n_q / d) : 0;
-        spread[i] = root(m->kk[i] - (double)mean[i] * (double)mean[i] * m->n, m->n);
-        v_rms[i] = root(m->vv[i], m->n);
+        bool is_first;
+        const uint32_t o = other_of(t, i, &is_first);
+        for (uint32_t j = 0; j < d; j++)
+            scratch[(size_t)i * d + j] = turned(mean, magnitude, i, o, is_first, m->uu + j, d);
+        for (uint32_t j = 0; j < d; j++)
+            out[(size_t)i * d + j] = turned(mean, magnitude, i, o, is_first, m->ku + (size_t)j * d, 1);
     }
-    for (uint32_t i = 0; i < t->n_pairs; i++) {
-        const uint32_t x = t->first * i, y = x + t->other;
-        const double mx = m->n > 0 ? (m->kc[x] + m->ks[y]) / m->n : 0, my = m->n > 0 ? (m->kc[y] - m->ks[x]) / m->n : 0;
-        double rx, ry;
-        pair_residual(m, i, x, y, (double)magnitude, mx, my, &rx, &ry);
-        mean[x] = (float)mx;
-        mean[y] = (float)my;
-        spread[x] = root(rx, m->n);
-        spread[y] = root(ry, m->n);
-        energy[x] = energy[y] = 0.5f * (energy[x] + energy[y]); /* positions turn one into the other */
+    for (uint32_t i = 0; i < d; i++)
+        for (uint32_t j = 0; j <= i; j++) {
+            bool is_first;
+            const uint32_t o = other_of(t, j, &is_first);
+            const double both = turned(mean, magnitude, j, o, is_first, scratch + (size_t)i * d, 1);
+            const double cross = out[(size_t)i * d + j] + out[(size_t)j * d + i];
+            out[(size_t)i * d + j] = (m->kk[(size_t)i * d + j] - cross + both) / m->n;
+        }
+    for (uint32_t i = 0; i < d; i++)
+        for (uint32_t j = i + 1; j < d; j++) out[(size_t)i * d + j] = out[(size_t)j * d + i];
+}
+
+static float root(double square) { return square > 0 ? (float)sqrt(square) : 0; }
+
+/* Mean squares of queries; positions turn one of a pair into the other. */
+static void energies_of(const double *queries, const pleat__rd_turns *t, uint32_t d, float *energy) {
+    for (uint32_t i = 0; i < d; i++) {
+        bool is_first;
+        const uint32_t o = other_of(t, i, &is_first);
+        energy[i] = (float)(0.5 * (queries[(size_t)i * d + i] + queries[(size_t)o * d + o]));
     }
+}
+
+/* The mean of R(t) m R(t)^T over positions t = 0, by, ... of n windows; scratch: [2][d][d]. */
+static void turn_mean(const pleat_rope *rope, const pleat__rd_turns *t, uint32_t d, pleat__windows windows,
+                      double *scratch, double *m) {
+    const size_t n = (size_t)d * d;
+    double *was = scratch, *is = was + n;
+    memcpy(was, m, n * sizeof *m);
+    for (uint32_t w = 1; rope && w < windows.n; w++) {
+        memcpy(is, was, n * sizeof *is);
+        for (uint32_t i = 0; i < t->n_pairs; i++) {
+            const double angle = rope->frequencies[i] * w * windows.n_tokens;
+            const uint32_t x = t->first * i, y = x + t->other;
+            pleat__turn_rows(is, d, x, y, cos(angle), sin(angle));
+            pleat__turn_columns(is, d, x, y, cos(angle), sin(angle));
+        }
+        for (size_t i = 0; i < n; i++) m[i] += is[i];
+    }
+    for (size_t i = 0; rope && i < n; i++) m[i] /= windows.n;
+}
+
+uint64_t pleat__moments_scratch(uint32_t d) { return 3 * (uint64_t)d * d + pleat__basis_scratch(d); }
+
+void pleat__moments_finish(const pleat__moments *m, const pleat__rd_turns *t, const pleat_rope *rope,
+                           pleat__windows windows, uint32_t d, double *scratch, const pleat__stats_lane *out) {
+    const size_t n = (size_t)d * d;
+    const double magnitude = rope ? (double)rope->magnitude : 1;
+    double *queries = scratch, *residuals = queries + n, *values = residuals + n, *rest = values + n;
+    if (!(m->n > 0)) return;
+    for (size_t i = 0; i < n; i++) {
+        queries[i] = m->qq[i] / m->n_q / d;
+        values[i] = m->vv[i] / m->n;
+    }
+    mean_of(m, t, d, magnitude, out->mean);
+    residuals_of(m, t, d, magnitude, out->mean, rest, residuals);
+    turn_mean(rope, t, d, windows, rest, queries);
+    turn_mean(rope, t, d, windows, rest, residuals);
+    energies_of(queries, t, d, out->energy);
+    for (uint32_t i = 0; i < d; i++) {
+        out->spread[i] = root(residuals[(size_t)i * d + i]);
+        out->v_rms[i] = root(values[(size_t)i * d + i]);
+    }
+    pleat__basis_of_keys(queries, residuals, d, rest, out->k_rows, out->k_spread);
+    pleat__basis_of_values(values, d, rest, out->v_rows, out->v_spread);
 }

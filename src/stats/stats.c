@@ -8,7 +8,8 @@
  *     40  32   the model's fingerprint
  *     72       has_layer u8 [layers], and zeros to a multiple of 4
  *              of each layer that there is, f32: the scales of k and v, and
- *              [KV heads][mean, energy, spread, v_rms][head dimension]
+ *              [KV heads][mean, energy, spread, v_rms][head dimension]; from version 3 on of each KV head
+ *              the rows of keys' basis and of values', f16, and the deviations of both sides' components, f32
  *              codebooks: keys' classes, then values': 0, or 1 and the codebook (docs/FORMAT.md, section 6)
  *              zeros to a multiple of 8, then XXH3 of 128 bits of all before it
  */
@@ -23,8 +24,10 @@
 #include "core/bytes.h"
 #include "core/checked.h"
 #include "core/error.h"
+#include "core/half.h"
+#include "stats/basis.h"
 
-enum { VERSION = 2, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
+enum { VERSION = 3, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
 static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'S', 'T', 'A'};
 
 /* ---- held ---------------------------------------------------------------------------------------------- */
@@ -34,14 +37,18 @@ static void carve(pleat_stats *s, pleat__arena *arena) {
     s->scale = pleat__arena_take(arena, s->n_layers, sizeof *s->scale);
     s->fields = pleat__arena_take(arena, (uint64_t)s->n_layers * s->n_kv_heads,
                                   (uint64_t)PLEAT__STATS_FIELDS * s->head_dim * sizeof *s->fields);
+    if (s->has_bases)
+        s->bases = pleat__arena_take(arena, (uint64_t)s->n_layers * s->n_kv_heads,
+                                     pleat__stats_bases_stride(s->head_dim) * sizeof *s->bases);
 }
 
-pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
+pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, bool has_bases,
                                  const pleat_allocator *allocator, pleat_stats **out) {
     const pleat_allocator al = pleat__allocator_or_default(allocator);
     pleat_stats *s = pleat__alloc_zero(&al, 1, sizeof *s);
     if (!s) return PLEAT_E_MEMORY;
-    *s = (pleat_stats){.al = al, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim};
+    *s = (pleat_stats){
+        .al = al, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .has_bases = has_bases};
     pleat__arena arena = {0};
     carve(s, &arena);
     s->block_bytes = arena.used_bytes;
@@ -82,15 +89,16 @@ pleat_status pleat_stats_rescale(const pleat_stats *s, const pleat_stats_scale *
     if (!s || !scales || !out) return PLEAT_E_ARG;
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (s->has_layer[i] && !(scale_is_sound(scales[i].k) && scale_is_sound(scales[i].v))) return PLEAT_E_RANGE;
-    PLEAT_TRY(pleat__stats_create(s->n_layers, s->n_kv_heads, s->head_dim, allocator, &own));
+    PLEAT_TRY(pleat__stats_create(s->n_layers, s->n_kv_heads, s->head_dim, s->has_bases, allocator, &own));
     memcpy(own->model, s->model, sizeof own->model);
     memcpy(own->block, s->block, s->block_bytes);
     own->books = s->books;
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (s->has_layer[i]) own->scale[i] = scales[i];
-    pleat__stats_seal(own);
+    const pleat_status status = pleat__stats_seal(own);
+    if (status != PLEAT_OK) pleat_stats_destroy(&own);
     *out = own;
-    return PLEAT_OK;
+    return status;
 }
 
 const char *pleat_stats_model(const pleat_stats *s) { return s ? s->model : ""; }
@@ -104,8 +112,14 @@ static uint64_t fields_of_layer(const pleat_stats *s) {
     return (uint64_t)s->n_kv_heads * PLEAT__STATS_FIELDS * s->head_dim;
 }
 
+/* Bases are f16, deviations f32. */
+static uint64_t bases_bytes(const pleat_stats *s) {
+    const uint64_t d = s->head_dim;
+    return s->has_bases ? 2 * d * d * sizeof(uint16_t) + 2 * d * sizeof(float) : 0;
+}
+
 static uint64_t layer_bytes(const pleat_stats *s) {
-    return sizeof(pleat_stats_scale) + fields_of_layer(s) * sizeof(float);
+    return sizeof(pleat_stats_scale) + fields_of_layer(s) * sizeof(float) + s->n_kv_heads * bases_bytes(s);
 }
 
 /* Both sides' codebooks, one behind the other. */
@@ -113,10 +127,11 @@ static const pleat__codebook *book_at(const pleat__rd_books *b, uint32_t i) {
     return i < PLEAT__RD_CLASSES ? &b->k[i] : &b->v[i - PLEAT__RD_CLASSES];
 }
 
-/* 1 if all codebooks are plain, which is all that older libraries read. */
-static uint32_t version_of(const pleat__rd_books *books) {
+/* 3 with bases; 1 if all codebooks are plain, which is all that the oldest libraries read. */
+static uint32_t version_of(const pleat_stats *s) {
+    if (s->has_bases) return VERSION;
     for (uint32_t i = 0; i < 2 * PLEAT__RD_CLASSES; i++)
-        if (!pleat__codebook_is_plain(book_at(books, i))) return VERSION;
+        if (!pleat__codebook_is_plain(book_at(&s->books, i))) return 2;
     return 1;
 }
 
@@ -146,13 +161,27 @@ uint64_t pleat_stats_bytes(const pleat_stats *s) {
     return up_to(books_at + write_books(&s->books, NULL), 8) + SUM_BYTES;
 }
 
+static uint8_t *write_bases(const pleat__stats_lane *l, uint32_t d, uint8_t *at) {
+    for (uint32_t i = 0; i < 2 * d * d; i++, at += 2) {
+        const uint16_t half = pleat__f32_to_f16(l->k_rows[i]); /* and v_rows behind them */
+        memcpy(at, &half, sizeof half);
+    }
+    memcpy(at, l->k_spread, 2 * d * sizeof(float));
+    return at + 2 * d * sizeof(float);
+}
+
+static void read_bases(const pleat__stats_lane *l, uint32_t d, const uint8_t *at) {
+    for (uint32_t i = 0; i < 2 * d * d; i++) l->k_rows[i] = pleat__f16_at(at + 2 * (size_t)i);
+    memcpy(l->k_spread, at + 4 * (size_t)d * d, 2 * d * sizeof(float));
+}
+
 static void put_u32(uint8_t *at, uint32_t x) { memcpy(at, &x, sizeof x); }
 
 pleat_status pleat_stats_write(const pleat_stats *s, void *out_bytes, uint64_t cap) {
     const uint64_t n_bytes = pleat_stats_bytes(s);
     if (!s || !out_bytes || cap < n_bytes) return PLEAT_E_ARG;
     uint8_t *out = out_bytes, *at = out + up_to(HEAD_BYTES + s->n_layers, 4);
-    const uint32_t numbers[] = {version_of(&s->books), PLEAT__RD_CLASSES};
+    const uint32_t numbers[] = {version_of(s), PLEAT__RD_CLASSES};
     memset(out, 0, n_bytes);
     memcpy(out, magic, sizeof magic);
     memcpy(out + 8, numbers, sizeof numbers);
@@ -166,7 +195,11 @@ pleat_status pleat_stats_write(const pleat_stats *s, void *out_bytes, uint64_t c
         if (!s->has_layer[i]) continue;
         memcpy(at, &s->scale[i], sizeof s->scale[i]);
         memcpy(at + sizeof s->scale[i], pleat__stats_field(s, i, 0, 0), fields_of_layer(s) * sizeof(float));
-        at += layer_bytes(s);
+        at += sizeof s->scale[i] + fields_of_layer(s) * sizeof(float);
+        for (uint32_t head = 0; s->has_bases && head < s->n_kv_heads; head++) {
+            const pleat__stats_lane lane = pleat__stats_lane_of(s, i, head);
+            at = write_bases(&lane, s->head_dim, at);
+        }
     }
     write_books(&s->books, at);
     XXH128_canonical_t sum;
@@ -175,8 +208,24 @@ pleat_status pleat_stats_write(const pleat_stats *s, void *out_bytes, uint64_t c
     return PLEAT_OK;
 }
 
+static pleat_status find_duals(pleat_stats *s) {
+    const uint64_t n = pleat__basis_scratch(s->head_dim);
+    double *scratch = pleat__alloc_zero(&s->al, n, sizeof *scratch);
+    if (!scratch) return PLEAT_E_MEMORY;
+    bool are_bases = true;
+    for (uint32_t i = 0; i < s->n_layers * s->n_kv_heads; i++) {
+        if (!s->has_layer[i / s->n_kv_heads]) continue;
+        const pleat__stats_lane l = pleat__stats_lane_of(s, i / s->n_kv_heads, i % s->n_kv_heads);
+        are_bases = are_bases && pleat__basis_dual(l.k_rows, s->head_dim, scratch, l.k_dual) &&
+                    pleat__basis_dual(l.v_rows, s->head_dim, scratch, l.v_dual);
+    }
+    pleat__free(&s->al, scratch, n, sizeof *scratch);
+    return are_bases ? PLEAT_OK : PLEAT_E_FORMAT;
+}
+
 /* The fingerprint is of all but the model's. */
-void pleat__stats_seal(pleat_stats *s) {
+pleat_status pleat__stats_seal(pleat_stats *s) {
+    if (s->has_bases) PLEAT_TRY(find_duals(s));
     uint8_t books[2 * PLEAT__RD_CLASSES * (1 + PLEAT__CODEBOOK_HEAD_BYTES + PLEAT__CODEBOOK_SYMBOLS)];
     const size_t n = write_books(&s->books, books);
     s->books.sum = XXH32(books, n, 0);
@@ -187,9 +236,14 @@ void pleat__stats_seal(pleat_stats *s) {
     (void)XXH3_128bits_update(&state, s->has_layer, s->n_layers);
     (void)XXH3_128bits_update(&state, s->scale, s->n_layers * sizeof *s->scale);
     (void)XXH3_128bits_update(&state, s->fields, s->n_layers * fields_of_layer(s) * sizeof *s->fields);
+    const uint64_t stride = pleat__stats_bases_stride(s->head_dim);
+    for (uint32_t i = 0; s->has_bases && i < s->n_layers * s->n_kv_heads; i++)
+        (void)XXH3_128bits_update(&state, s->bases + i * stride,
+                                  pleat__stats_basis_numbers(s->head_dim) * sizeof *s->bases);
     (void)XXH3_128bits_update(&state, books, n);
     XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&state));
     pleat__put_hex(digest.digest, sizeof digest.digest, s->fingerprint);
+    return PLEAT_OK;
 }
 
 /* ---- read ---------------------------------------------------------------------------------------------- */
@@ -211,7 +265,7 @@ static pleat_status check_file(const uint8_t *bytes, uint64_t n_bytes, pleat_err
             (unsigned long long)n_bytes);
     PLEAT_FAIL_IF(get_u32(bytes + 8) < 1 || get_u32(bytes + 8) > VERSION || get_u32(bytes + 12) != PLEAT__RD_CLASSES,
                   err, PLEAT_E_UNSUPPORTED, 8,
-                  "statistics: version %u with %u classes; versions 1 and %d with %u can be read", get_u32(bytes + 8),
+                  "statistics: version %u with %u classes; versions 1 to %d with %u can be read", get_u32(bytes + 8),
                   get_u32(bytes + 12), VERSION, PLEAT__RD_CLASSES);
     memcpy(&said, bytes + 16, sizeof said);
     REQUIRE(said == n_bytes, 16, "statistics: the file has %llu bytes, and says %llu", (unsigned long long)n_bytes,
@@ -244,6 +298,11 @@ static bool layer_is_sound(const pleat_stats *s, uint32_t layer) {
                 const float x = pleat__stats_field(s, layer, head, f)[i];
                 if (!(fabsf(x) < 0x1p48f) || (f > 0 && !(x >= 0))) return false;
             }
+    for (uint32_t head = 0; s->has_bases && head < s->n_kv_heads; head++) {
+        const pleat__stats_lane l = pleat__stats_lane_of(s, layer, head);
+        for (uint32_t i = 0; i < pleat__stats_basis_numbers(s->head_dim); i++)
+            if (!(fabsf(l.k_rows[i]) < 0x1p48f) || (l.k_rows + i >= l.k_spread && !(l.k_rows[i] >= 0))) return false;
+    }
     return true;
 }
 
@@ -285,13 +344,18 @@ static pleat_status read_body(const uint8_t *bytes, uint64_t n_bytes, pleat_stat
         REQUIRE(at + layer_bytes(s) <= end, at, "statistics: the file ends within layer %u", i);
         memcpy(&s->scale[i], bytes + at, sizeof s->scale[i]);
         memcpy(pleat__stats_field(s, i, 0, 0), bytes + at + sizeof s->scale[i], fields_of_layer(s) * sizeof(float));
+        const uint8_t *bases = bytes + at + sizeof s->scale[i] + fields_of_layer(s) * sizeof(float);
+        for (uint32_t head = 0; s->has_bases && head < s->n_kv_heads; head++, bases += bases_bytes(s)) {
+            const pleat__stats_lane lane = pleat__stats_lane_of(s, i, head);
+            read_bases(&lane, s->head_dim, bases);
+        }
         REQUIRE(layer_is_sound(s, i), at, "statistics: layer %u has numbers that nothing can have", i);
         at += layer_bytes(s);
     }
     const size_t n_books = at < end ? read_books(bytes + at, (size_t)(end - at), &s->books) : 0;
     REQUIRE(n_books > 0 && up_to(at + n_books, 8) == end && are_zeros(bytes, at + n_books, end), at,
             "statistics: its codebooks are none");
-    REQUIRE(get_u32(bytes + 8) == version_of(&s->books), 8, "statistics: its codebooks are not of version %u",
+    REQUIRE(get_u32(bytes + 8) == version_of(s), 8, "statistics: its codebooks are not of version %u",
             get_u32(bytes + 8));
     return PLEAT_OK;
 }
@@ -303,15 +367,16 @@ pleat_status pleat_stats_read(const void *bytes, uint64_t n_bytes, const pleat_a
     PLEAT_TRY(check_file(bytes, n_bytes, err));
     PLEAT_TRY(check_shape(bytes, n_bytes, err));
     const uint8_t *b = bytes;
-    PLEAT_FAIL_IF(pleat__stats_create(get_u32(b + 24), get_u32(b + 28), get_u32(b + 32), allocator, &s) != PLEAT_OK,
+    PLEAT_FAIL_IF(pleat__stats_create(get_u32(b + 24), get_u32(b + 28), get_u32(b + 32), get_u32(b + 8) >= 3, allocator,
+                                      &s) != PLEAT_OK,
                   err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "statistics: out of memory");
     memcpy(s->model, b + 40, PRINT_BYTES);
-    const pleat_status status = read_body(bytes, n_bytes, s, err);
-    if (status != PLEAT_OK) {
-        pleat_stats_destroy(&s);
-        return status;
+    pleat_status status = read_body(bytes, n_bytes, s, err);
+    if (status == PLEAT_OK) {
+        status = pleat__stats_seal(s);
+        if (status != PLEAT_OK) pleat__error_set(err, status, PLEAT_NOWHERE, "statistics: a basis is none");
     }
-    pleat__stats_seal(s);
+    if (status != PLEAT_OK) pleat_stats_destroy(&s);
     *out = s;
-    return PLEAT_OK;
+    return status;
 }

@@ -22,29 +22,62 @@ struct pleat_stats {
     pleat_allocator al;
     char model[PLEAT_FINGERPRINT_CAP], fingerprint[PLEAT_FINGERPRINT_CAP];
     uint32_t n_layers, n_kv_heads, head_dim;
+    bool has_bases;
     uint8_t *has_layer;       /* [n_layers] 0: nothing is known of it */
     pleat_stats_scale *scale; /* [n_layers] */
     float *fields;            /* [n_layers][n_kv_heads][PLEAT__STATS_FIELDS][head_dim] */
+    /* [n_layers][n_kv_heads] bases of keys and of values, [2][d][d], and the deviations of what they make, [2][d]; then
+     * their duals, [2][d][d].  NULL: there are none. */
+    float *bases;
     pleat__rd_books books;
     void *block;
     uint64_t block_bytes;
 };
 
 /* Empty ones of this shape: zeros, and scales of 1.  PLEAT_E_MEMORY. */
-pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
+pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, bool has_bases,
                                  const pleat_allocator *allocator, pleat_stats **out);
 
-/* Once all is there: sums of books, where their codes stand, and the fingerprint. */
-void pleat__stats_seal(pleat_stats *stats);
+/* Once all is there: duals of bases, sums of books, where their codes stand, and the fingerprint.  PLEAT_E_MEMORY;
+ * PLEAT_E_FORMAT: a basis is none. */
+pleat_status pleat__stats_seal(pleat_stats *stats);
+
+/* Numbers of a lane's bases that a file has, and of all. */
+static inline uint64_t pleat__stats_basis_numbers(uint32_t d) { return 2 * ((uint64_t)d * d + d); }
+static inline uint64_t pleat__stats_bases_stride(uint32_t d) { return 2 * (2 * (uint64_t)d * d + d); }
+
+/* What is known of a lane, to be filled in. */
+typedef struct pleat__stats_lane {
+    float *mean, *energy, *spread, *v_rms;                          /* [d] */
+    float *k_rows, *v_rows, *k_spread, *v_spread, *k_dual, *v_dual; /* NULL: no bases */
+} pleat__stats_lane;
+
+static inline pleat__stats_lane pleat__stats_lane_of(const pleat_stats *s, uint32_t layer, uint32_t head) {
+    const size_t lane = (size_t)layer * s->n_kv_heads + head, d = s->head_dim, n = d * d;
+    float *f = s->fields + lane * PLEAT__STATS_FIELDS * d;
+    pleat__stats_lane out = {.mean = f, .energy = f + d, .spread = f + 2 * d, .v_rms = f + 3 * d};
+    if (!s->has_bases) return out;
+    out.k_rows = s->bases + lane * pleat__stats_bases_stride(s->head_dim);
+    out.v_rows = out.k_rows + n;
+    out.k_spread = out.v_rows + n;
+    out.v_spread = out.k_spread + d;
+    out.k_dual = out.v_spread + d;
+    out.v_dual = out.k_dual + n;
+    return out;
+}
 
 static inline float *pleat__stats_field(const pleat_stats *s, uint32_t layer, uint32_t head, uint32_t field) {
-    const size_t lane = (size_t)layer * s->n_kv_heads + head;
-    return s->fields + (lane * PLEAT__STATS_FIELDS + field) * s->head_dim;
+    return pleat__stats_lane_of(s, layer, head).mean + (size_t)field * s->head_dim;
 }
 
 static inline pleat__rd_source pleat__stats_source(const pleat_stats *s, uint32_t layer, uint32_t head) {
-    return (pleat__rd_source){pleat__stats_field(s, layer, head, 0), pleat__stats_field(s, layer, head, 1),
-                              pleat__stats_field(s, layer, head, 2), pleat__stats_field(s, layer, head, 3)};
+    const pleat__stats_lane l = pleat__stats_lane_of(s, layer, head);
+    return (pleat__rd_source){.mean = l.mean,
+                              .energy = l.energy,
+                              .spread = l.spread,
+                              .v_rms = l.v_rms,
+                              .k = {l.k_rows, l.k_dual, l.k_spread},
+                              .v = {l.v_rows, l.v_dual, l.v_spread}};
 }
 
 /* ---- the collector ------------------------------------------------------------------------------------- */
@@ -61,27 +94,29 @@ void pleat__collector_see(pleat_collector *collector, uint32_t layer, uint32_t f
 
 /* ---- moments.c ------------------------------------------------------------------------------------------- */
 
-/* Sums over a lane's tokens; of a pair's halves x and y, and the cosine c and sine s of its angle. */
+/* Sums over a lane's tokens, [d][d] each. */
 typedef struct pleat__moments {
-    double n;             /* tokens */
-    double n_q;           /* tokens times query heads */
-    double *qq;           /* [d] squares of queries */
-    double *kk;           /* [d] squares of keys */
-    double *k;            /* [d] keys, of what does not turn */
-    double *kc;           /* [d] keys times cosines */
-    double *ks;           /* [d] keys times sines */
-    double *cc, *ss, *cs; /* [d/2] */
-    double *vv;           /* [d] squares of values over their token's mean square */
+    double n;   /* tokens */
+    double n_q; /* tokens times query heads */
+    double *qq; /* queries by queries */
+    double *kk; /* keys by keys */
+    double *ku; /* keys by turn */
+    double *uu; /* turn by turn */
+    double *vv; /* values by values, over their token's mean square */
 } pleat__moments;
 
 void pleat__moments_carve(uint32_t head_dim, pleat__moments *m, pleat__arena *arena);
-/* cosines, sines: [n_pairs] of the token's position; turned keys have been scaled by 1/magnitude. */
-void pleat__moments_add(pleat__moments *m, const pleat__rd_turns *turns, const double *cosines, const double *sines,
-                        uint32_t head_dim, uint32_t n_heads, double unscale, const float *q, size_t q_stride,
-                        const float *k, const float *v);
-/* The lane's fields. */
-void pleat__moments_finish(const pleat__moments *m, const pleat__rd_turns *turns, uint32_t head_dim, float magnitude,
-                           float *const fields[PLEAT__STATS_FIELDS]);
+/* turn: [d] of the token's position: by pair the cosine where its first number stands, the sine at the other; else 1. */
+void pleat__moments_add(pleat__moments *m, const double *turn, uint32_t head_dim, uint32_t n_heads, const float *q,
+                        size_t q_stride, const float *k, const float *v);
+/* What is known of the lane, as if n windows of n_tokens stood one behind the other; rope: NULL where nothing turns;
+ * scratch: pleat__moments_scratch() numbers. */
+typedef struct pleat__windows {
+    uint32_t n_tokens, n;
+} pleat__windows;
+uint64_t pleat__moments_scratch(uint32_t head_dim);
+void pleat__moments_finish(const pleat__moments *m, const pleat__rd_turns *turns, const pleat_rope *rope,
+                           pleat__windows windows, uint32_t head_dim, double *scratch, const pleat__stats_lane *out);
 
 /* ---- counts.c -------------------------------------------------------------------------------------------- */
 

@@ -24,4 +24,5 @@ check "one for each of this CPU's kinds of vectors" test "$(line f16 | sed 's/.*
 capture "$ROOT/tools/demo.sh" -m "$MODEL" k2v9
 check "a spec that there is not is an error" test "$code" != 0
 check "which names it" says "unknown name 'k2v9'"
+check "and has no line begun" test -z "$(line k2v9)" -a "$(tail -n 1 "$scratch/out" | cut -c 1-4)" = --kv
 finish

@@ -157,7 +157,7 @@ offers "attn pages codec run serve" bench ""
 offers "serve" bench s
 offers "--kv --kv-heads" bench attn --kv
 offers "" bench pages --kv
-offers "leankv" run -m x --kv le
+offers "leankv" run -m x --kv lea
 offers "cpu cuda" bench attn --device ""
 offers "json" plan --format j
 offers "cheaper swap recompute" bench serve --preempt ""
@@ -178,7 +178,7 @@ offers "a model.gguf" inspect "a "
 offers "a.json" plan --config a.
 offers "--metadata" inspect --m x --meta
 cd "$ROOT" || exit 1
-offers "leankv" run -m x --kv=le
+offers "leankv leverage" run -m x --kv=le
 offers "--kv" run --kv -m x --kv
 offers "ah= al= window= high= low= threshold= step= every= profile=" run -m x --kv leankv:
 offers "ah= al=" run -m x --kv leankv:a
@@ -191,7 +191,7 @@ offers "25%+kvcrush 25%+merge 25%+novel" run --kv h2o:budget=25%+
 offers "h2o+kvcrush" run --kv h2o+kv
 offers "kvcomp+pack" run --kv kvcomp+
 offers "share=" run --kv h2o:budget=25%+kvcrush:sh
-offers "share= mean=" run --kv h2o:budget=25%+novel:
+offers "share= mean= near=" run --kv h2o:budget=25%+novel:
 offers "" run --kv leankv+
 COMP_WORDBREAKS=$' \t\n"\'><;|&(' # as some set it
 offers "leankv:ah=3,al=" run -m x --kv leankv:ah=3,a

@@ -115,6 +115,7 @@ void pleat__drop_layer(const pleat_cache *c, const pleat__step_item *item, uint3
     for (uint32_t head = 0; head < n_heads; head++) {
         const open_lane l = open_lane_of(c, item->seq, first + head);
         if (pleat__scores_keys(c)) pleat__novelty_of_prompt(c, item, first + head, &s->novelty);
+        if (pleat__scores_leverage(c)) pleat__leverage_of_prompt(c, item, first + head, &s->novelty);
         if (pleat__expects(c)) pleat__expected_of_prompt(c, item, first + head, &s->expected);
         s->views[head] = (pleat__kv_view){.high = l.run, .n_sealed = l.n_sealed * l.run.layout->tokens};
     }

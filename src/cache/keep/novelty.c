@@ -19,7 +19,9 @@ static bool has_means(const pleat_cache *c) { return c->opt.spec.mean == PLEAT_K
 pleat_status pleat__novelty_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
     PLEAT_FAIL_IF(pleat__turns_back(&c->opt.spec) && !opt->ropes, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "cache: %s as they were before RoPE, and options.ropes does not say how to undo it",
-                  pleat__scores_keys(c) ? "novel looks at keys" : "expected looks at queries");
+                  pleat__scores_keys(c)       ? "novel looks at keys"
+                  : pleat__scores_leverage(c) ? "leverage looks at keys"
+                                              : "expected looks at queries");
     return has_means(c)
                ? pleat__keep_check_stats(opt, "novel:mean=model takes the mean key from statistics of the model", err)
                : PLEAT_OK;
@@ -130,10 +132,12 @@ static float *open_sum(const pleat_cache *c, const pleat__step_item *item, uint3
 
 void pleat__novelty_carve_unit(const pleat_cache *c, pleat__novelty_scratch *s, pleat__arena *arena) {
     *s = (pleat__novelty_scratch){0};
-    if (!pleat__scores_keys(c)) return;
+    if (!pleat__looks_at_keys(&c->opt.spec)) return;
     s->k = pleat__arena_take(arena, (uint64_t)c->opt.head_dim * TILE, sizeof *s->k);
     s->turn = pleat__arena_take(arena, (uint64_t)c->opt.head_dim * TILE, sizeof *s->turn);
     s->mean = pleat__arena_take(arena, c->opt.head_dim, sizeof *s->mean);
+    s->own = pleat__arena_take(arena, c->opt.max_tokens, sizeof *s->own);
+    if (pleat__scores_leverage(c)) pleat__spread_carve(c->opt.head_dim, &s->spread, arena);
 }
 
 /* Load the tile of a run that slot `first` begins, with the tokens whose positions are given. */
@@ -157,36 +161,82 @@ static int32_t positions_of(const pleat__tracked *page, uint32_t first, int32_t 
     return newest;
 }
 
-/* Of the lane's tokens at positions >= from, in tiles that have one: add them to sum, or score their tiles against
- * mean. */
-static void walk_tiles(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, int32_t from, float *sum,
-                       const float *mean, const pleat__novelty_scratch *s) {
+/* What is done with a tile's tokens. */
+typedef struct visit {
+    enum { ADD, SCORE, ADD_MEAN, ADD_PRODUCTS, SCORE_SPREAD } what;
+    int32_t from;      /* positions below it are not added, and their scores stay as they are */
+    int32_t sinks;     /* SCORE_SPREAD: positions below it score 0 */
+    float *sum;        /* ADD */
+    const float *mean; /* SCORE */
+} visit;
+
+/* Scores go to the token's position in own, from where sums over neighbours are taken. */
+static void visit_tile(const visit *v, pleat__key_tile *tile, pleat__novelty_scratch *s) {
+    float scores[TILE];
+    switch (v->what) {
+        case ADD: pleat__key_tile_add(tile, v->from, v->sum); return;
+        case ADD_MEAN: pleat__spread_add_mean(tile, v->from, &s->spread); return;
+        case ADD_PRODUCTS: pleat__spread_add_products(tile, v->from, &s->spread); return;
+        case SCORE: pleat__key_tile_score(tile, v->mean, scores); break;
+        case SCORE_SPREAD: pleat__spread_score(&s->spread, tile, scores); break;
+    }
+    for (uint32_t i = 0; i < TILE; i++)
+        if (tile->positions[i] >= v->from) s->own[tile->positions[i]] = tile->positions[i] < v->sinks ? 0 : scores[i];
+}
+
+static void walk_tiles(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, visit v,
+                       pleat__novelty_scratch *s) {
     const pleat__kv_run run = pleat__cache_open_run(c, &item->seq->table, lane, PLEAT__HIGH);
     int32_t positions[TILE];
     pleat__tracked page;
     for (pleat__page_walk walk = pleat__walk_pages(&run); pleat__next_page(&walk, &page);)
         for (uint32_t i = 0; i < page.n; i += TILE) {
-            if (positions_of(&page, i, positions) < from) continue;
-            const pleat__key_tile tile = load_tile(c, &run, lane / c->opt.n_kv_heads, page.first + i, positions, s);
-            uint8_t *bytes = pleat__kv_page(&run, page.first / run.layout->tokens);
-            if (sum)
-                pleat__key_tile_add(&tile, from, sum);
-            else
-                pleat__key_tile_score(&tile, mean, pleat__scores(run.layout, bytes) + i);
+            if (positions_of(&page, i, positions) < v.from) continue;
+            pleat__key_tile tile = load_tile(c, &run, lane / c->opt.n_kv_heads, page.first + i, positions, s);
+            visit_tile(&v, &tile, s);
         }
+}
+
+/* Score the lane's tokens at positions >= from, and those before of which they are neighbours. */
+static void score_from(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, int32_t from, visit v,
+                       pleat__novelty_scratch *s) {
+    const int32_t near = (int32_t)c->opt.spec.near, n = (int32_t)item->seq->n_tokens;
+    const int32_t first = from > near ? from - near : 0;
+    const pleat__kv_run run = pleat__cache_open_run(c, &item->seq->table, lane, PLEAT__HIGH);
+    pleat__tracked page;
+    v.from = first > near ? first - near : 0;
+    for (int32_t i = v.from; i < n; i++) s->own[i] = PLEAT__GONE;
+    walk_tiles(c, item, lane, v, s);
+    for (pleat__page_walk walk = pleat__walk_pages(&run); pleat__next_page(&walk, &page);) {
+        float *scores = pleat__scores(run.layout, pleat__kv_page(&run, page.first / run.layout->tokens));
+        for (uint32_t i = 0; i < page.n; i++)
+            if (page.positions[i] >= first)
+                scores[i] = pleat__near_score(s->own, (uint32_t)n, (uint32_t)page.positions[i], (uint32_t)near);
+    }
 }
 
 void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                               pleat__novelty_scratch *s) {
     const int32_t unseen = (int32_t)first_unseen(c, item);
     if (has_means(c)) {
-        walk_tiles(c, item, lane, c->opt.spec.novel ? INT32_MIN : unseen, NULL, mean_of(c, lane), s);
+        score_from(c, item, lane, c->opt.spec.novel ? 0 : unseen, (visit){SCORE, .mean = mean_of(c, lane)}, s);
         return;
     }
     float *sum = open_sum(c, item, lane);
-    walk_tiles(c, item, lane, unseen, sum, NULL, s);
+    walk_tiles(c, item, lane, (visit){ADD, unseen, .sum = sum}, s);
     pleat__key_mean(sum, c->opt.head_dim, s->mean);
-    walk_tiles(c, item, lane, INT32_MIN, NULL, s->mean, s);
+    score_from(c, item, lane, 0, (visit){SCORE, .mean = s->mean}, s);
+}
+
+void pleat__leverage_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                               pleat__novelty_scratch *s) {
+    const int32_t sinks = (int32_t)c->opt.spec.sinks; /* unlike all others */
+    pleat__spread_open(&s->spread);
+    walk_tiles(c, item, lane, (visit){ADD_MEAN, sinks}, s);
+    pleat__spread_centre(&s->spread);
+    walk_tiles(c, item, lane, (visit){ADD_PRODUCTS, sinks}, s);
+    pleat__spread_close(&s->spread);
+    score_from(c, item, lane, 0, (visit){SCORE_SPREAD, .sinks = sinks}, s);
 }
 
 /* What a token is compared with when it comes, and joins. */
@@ -198,19 +248,53 @@ static const float *mean_with(const pleat_cache *c, const pleat__step_item *item
     return s->mean;
 }
 
+/* A token of the lane that is looked at by itself. */
+typedef struct single {
+    float *score; /* in its page; NULL: it is not there */
+    pleat__key_tile tile;
+    uint32_t slot;
+    int32_t positions[TILE];
+} single;
+
+static void look_at(const pleat_cache *c, const pleat__kv_run *run, uint32_t lane, uint32_t position,
+                    const pleat__novelty_scratch *s, single *out) {
+    const uint32_t tokens = run->layout->tokens, slot = pleat__scan_find(&c->scan, run, position);
+    *out = (single){.slot = slot};
+    if (slot == PLEAT__NO_SLOT) return;
+    out->score = pleat__scores(run->layout, pleat__kv_page(run, slot / tokens)) + slot % tokens;
+    for (uint32_t i = 0; i < TILE; i++) out->positions[i] = i == slot % TILE ? (int32_t)position : -1;
+    out->tile = load_tile(c, run, lane / c->opt.n_kv_heads, slot - slot % TILE, out->positions, s);
+}
+
+static float own_part(const pleat_cache *c, const single *t, const float *mean) {
+    float scores[TILE];
+    pleat__key_tile_score(&t->tile, mean, scores);
+    return scores[t->slot % TILE] * pleat__near_part(c->opt.spec.near, 0);
+}
+
+/* One more token has come: it is scored by itself and those before it, and joins their scores. */
+static void score_next(const pleat_cache *c, const pleat__step_item *item, const pleat__kv_run *run, uint32_t lane,
+                       uint32_t position, pleat__novelty_scratch *s) {
+    const uint32_t near = position < c->opt.spec.near ? position : c->opt.spec.near;
+    single t, before;
+    look_at(c, run, lane, position, s, &t);
+    if (!t.score) return;
+    const float *mean = mean_with(c, item, lane, &t.tile, s);
+    const float own = own_part(c, &t, mean);
+    float score = 0;
+    for (uint32_t i = position - near; i < position; i++) {
+        look_at(c, run, lane, i, s, &before);
+        if (!before.score) continue;
+        score += own_part(c, &before, mean);
+        *before.score += own;
+    }
+    *t.score = score + own;
+}
+
 void pleat__novelty_of_step(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                             pleat__novelty_scratch *s) {
     const pleat__kv_run run = pleat__cache_open_run(c, &item->seq->table, lane, PLEAT__HIGH);
-    const uint32_t tokens = run.layout->tokens;
-    float scores[TILE];
     if (has_sums(c)) (void)open_sum(c, item, lane);
-    for (uint32_t position = first_unseen(c, item); position < item->seq->n_tokens; position++) {
-        const uint32_t slot = pleat__scan_find(&c->scan, &run, position);
-        if (slot == PLEAT__NO_SLOT) continue;
-        int32_t positions[TILE];
-        for (uint32_t i = 0; i < TILE; i++) positions[i] = i == slot % TILE ? (int32_t)position : -1;
-        const pleat__key_tile tile = load_tile(c, &run, lane / c->opt.n_kv_heads, slot - slot % TILE, positions, s);
-        pleat__key_tile_score(&tile, mean_with(c, item, lane, &tile, s), scores);
-        pleat__scores(run.layout, pleat__kv_page(&run, slot / tokens))[slot % tokens] = scores[slot % TILE];
-    }
+    for (uint32_t position = first_unseen(c, item); position < item->seq->n_tokens; position++)
+        score_next(c, item, &run, lane, position, s);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * novelty.h: scoring the tokens of novel's lanes by their keys (policy/novelty.h): the part of budget.c that reads pages.
+ * novelty.h: scoring the tokens of novel's and leverage's lanes by their keys (policy/novelty.h, leverage.h): the part of
+ * budget.c that reads pages.
  *
  *     of the cache      how RoPE turned each layer's keys: tables, one for all layers with the same pleat_rope
  *     of a sequence     a lane's sum of unturned unit keys, over all tokens that an end of a step has seen (mean=prompt)
@@ -10,8 +11,10 @@
  * alone, a cancelled step has changed nothing, and a fork or an image need a copy of the sums beside the pages.
  * seq->n_classed tells which tokens have been seen: none if it is 0, else n_classed + window of them.
  *
- * With the model's mean a score is the token's own, whatever came before it and comes after: it is taken once.  Behind
- * another policy scores are taken whenever a prompt ends, as they mark what was chosen (policy/evict.h).
+ * With the model's mean a score is the token's own, whatever came before it and comes after: it is taken once.  With
+ * near=n it is whole when n more have come, and nothing that comes later changes it.  The window is 2n tokens at least,
+ * so what the scores that are not whole need is still there.  Behind another policy
+ * scores are taken whenever a prompt ends, as they mark what was chosen (policy/evict.h).
  */
 #ifndef PLEAT_CACHE_KEEP_NOVELTY_H
 #define PLEAT_CACHE_KEEP_NOVELTY_H
@@ -21,7 +24,12 @@
 /* Whether the spec scores keys.  Without it the functions below do nothing. */
 static inline bool pleat__scores_keys(const pleat_cache *c) { return pleat__scores_novelty(&c->opt.spec); }
 
-/* Do the options have what novel and expected need of them? */
+/* Likewise, for leverage. */
+static inline bool pleat__scores_leverage(const pleat_cache *c) {
+    return pleat__scoring_of(&c->opt.spec) == PLEAT__SCORING_LEVERAGE;
+}
+
+/* Do the options have what novel, leverage and expected need of them? */
 pleat_status pleat__novelty_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err);
 
 /* Of keep.h's row.  The tables are expected's, too. */
@@ -42,6 +50,10 @@ void pleat__novelty_carve_unit(const pleat_cache *c, pleat__novelty_scratch *scr
  * the model's mean those that have not been. */
 void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                               pleat__novelty_scratch *scratch);
+
+/* At the end of a prompt: all of the lane's tokens are scored by their leverage (policy/leverage.h). */
+void pleat__leverage_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                               pleat__novelty_scratch *scratch);
 
 /* In generation: what has not been seen joins the sum, and is scored. */
 void pleat__novelty_of_step(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,

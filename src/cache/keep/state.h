@@ -8,7 +8,7 @@
 #include "cache/keep/promise.h"
 #include "codec/rd.h"
 #include "policy/evict.h"
-#include "policy/novelty.h"
+#include "policy/leverage.h"
 
 /* Which attention received is counted in the slots' scores: prompt.c and decode.c do the counting.  All zero: none. */
 typedef struct pleat__counting {

@@ -70,6 +70,8 @@ static const struct rig_spec rig_evict_specs[] = {
     {"expected:budget=48,window=8", 16},
     {"dropkv:budget=48,window=8", 16},
     {"kvzip:budget=48,window=8", 16},
+    {"leverage:budget=48,window=8", 16},
+    {"novel:budget=48,window=8,near=2", 16},
 };
 
 static inline pleat_cache_options rig_options(const char *text, pleat_workers *workers) {

@@ -13,6 +13,7 @@
 #include "cache/lane.h"
 #include "check.h"
 #include "core/half.h"
+#include "key_oracle.h"
 #include "policy_rig.h"
 #include "stats/stats.h"
 #include "stats_rig.h"
@@ -36,6 +37,11 @@ static const struct evict_spec {
     {"novel:budget=30%,window=11,sinks=0", "", true, true},
     {"novel:budget=44,window=8,sinks=2,mean=model", "", true, true},
     {"novel:budget=30%,window=11,sinks=0,mean=model", "", true, true},
+    {"novel:budget=44,window=8,sinks=2,near=2", "", true, true},
+    {"novel:budget=44,window=8,sinks=2,mean=model,near=2", "", true, true},
+    {"novel:budget=30%,window=11,sinks=0,mean=model,near=5", "", true, true},
+    {"leverage:budget=44,window=8,sinks=2,near=2", "", true, true},
+    {"leverage:budget=30%,window=11,sinks=0", "", true, true},
     {"pyramidkv:budget=64,window=8,sinks=2", "", false, false},
     {"adakv:budget=50,window=12,sinks=4", "", false, false},
     {"h2o:budget=60,window=8,sinks=2", "+kvcrush:share=40%", false, true},
@@ -54,6 +60,7 @@ static const struct evict_spec {
     {"h2o:budget=44,window=8,sinks=2", "+novel", true, true},
     {"snapkv:budget=40,window=12,sinks=2", "+novel:share=30%,mean=model", true, true},
     {"streaming:budget=40,sinks=3", "+novel:share=100%", true, true},
+    {"streaming:budget=40,sinks=3", "+novel:share=50%,near=2", true, true},
     {"random:budget=48,window=4,sinks=1", "+novel:mean=model", false, true},
     {"adakv:budget=50,window=12,sinks=4", "+novel", false, false},
 };
@@ -112,8 +119,9 @@ static void look(const shadow *s, uint32_t lane, uint32_t layer, uint32_t positi
 
 static bool is_novel(const shadow *s) { return s->spec.policy == PLEAT_POLICY_NOVEL; }
 static bool expects(const shadow *s) { return s->spec.policy == PLEAT_POLICY_EXPECTED; }
+static bool has_leverage(const shadow *s) { return s->spec.policy == PLEAT_POLICY_LEVERAGE; }
 static bool counts_window(const shadow *s) {
-    return s->spec.policy >= PLEAT_POLICY_SNAPKV && !is_novel(s) && !expects(s);
+    return s->spec.policy >= PLEAT_POLICY_SNAPKV && !is_novel(s) && !expects(s) && !has_leverage(s);
 }
 static bool counts_errors(const shadow *s) { return s->spec.policy == PLEAT_POLICY_DROPKV; }
 static bool counts_sum(const shadow *s) { return s->spec.policy == PLEAT_POLICY_H2O; }
@@ -159,25 +167,10 @@ static void shadow_layer(shadow *s, uint32_t layer, uint32_t n) {
 
 /* ---- keys as they were before RoPE */
 
-/* A vector of a layer, turned back from a position by hand, or turned to it: way -1 or 1. */
-static void turn(uint32_t layer, double position, int way, double *u) {
-    const pleat_rope *rope = cache_rope(layer, D);
-    for (uint32_t i = 0; rope && i < rope->n_dims / 2; i++) {
-        const uint32_t first = rope->is_halves ? i : 2 * i, other = rope->is_halves ? i + rope->n_dims / 2 : 2 * i + 1;
-        const double angle = position * rope->frequencies[i] * way, x = u[first], y = u[other];
-        const double size = way < 0 ? 1 / (double)rope->magnitude : (double)rope->magnitude;
-        u[first] = (x * cos(angle) - y * sin(angle)) * size;
-        u[other] = (y * cos(angle) + x * sin(angle)) * size;
-    }
-}
-
 /* The key of a lane at a position, turned back by hand and of length 1. */
 static void unit_key(uint32_t lane, uint32_t position, double *u) {
-    static float q[ROW], k[KV_ROW], v[KV_ROW];
     double square = 0;
-    rig_token(0, lane / HEADS, position, q, k, v);
-    for (uint32_t i = 0; i < D; i++) u[i] = (double)k[lane % HEADS * D + i];
-    turn(lane / HEADS, position, -1, u);
+    oracle_key(lane, position, u);
     for (uint32_t i = 0; i < D; i++) square += u[i] * u[i];
     for (uint32_t i = 0; i < D; i++) u[i] /= sqrt(square);
 }
@@ -202,18 +195,57 @@ static double novelty(const shadow *s, uint32_t lane, uint32_t position) {
     return 1 - product / sqrt(square);
 }
 
+/* A token's mean over its neighbours; what has been dropped is none, but where own are the model's and final. */
+static double near_mean(const shadow *s, uint32_t lane, uint32_t position, const double *own) {
+    const bool is_final = is_novel(s) && has_mean(s);
+    double sum = 0;
+    int n = 0;
+    for (int64_t j = (int64_t)position - s->spec.near; j <= (int64_t)position + s->spec.near; j++) {
+        const bool is_inside = j >= 0 && j < s->n_tokens, is_there = is_inside && (is_final || s->alive[lane][j]);
+        if (is_there) sum += own[j];
+        n += is_there || !is_inside;
+    }
+    return sum / n;
+}
+
+/* When a prompt has ended: the scores of all tokens that are there. */
+static void score_leverage(shadow *s, uint32_t lane) {
+    static double rows[CAP][D];
+    double own[CAP];
+    bool counts[CAP];
+    for (uint32_t j = 0; j < s->n_tokens; j++) {
+        oracle_key(lane, j, rows[j]);
+        counts[j] = s->alive[lane][j] && j >= s->spec.sinks;
+    }
+    oracle_leverage(rows, counts, s->n_tokens, own);
+    for (uint32_t j = 0; j < s->spec.sinks; j++) own[j] = 0;
+    for (uint32_t j = 0; j < s->n_tokens; j++) s->score[lane][j] = near_mean(s, lane, j, own);
+}
+
+/* A token has come: it joins its neighbours' scores. */
+static void score_next(const shadow *s, uint32_t lane, uint32_t position, double *scores) {
+    const double part = 1.0 / (2 * s->spec.near + 1);
+    scores[position] = novelty(s, lane, position) * part;
+    for (uint32_t j = position < s->spec.near ? 0 : position - s->spec.near; j < position; j++) {
+        if (s->alive[lane][j]) scores[position] += novelty(s, lane, j) * part;
+        scores[j] += novelty(s, lane, position) * part;
+    }
+}
+
 /* The end of a step of n tokens, which are among n_tokens already: of a prompt, or of one that brought a single token. */
 static void score_keys(shadow *s, uint32_t n) {
     if (s->n_tokens <= s->spec.window + s->n_classed) return;
     const bool is_prompt = n > 1 || s->n_tokens - s->spec.window - s->n_classed > 1;
+    double own[CAP];
     s->n_classed = s->n_tokens - s->spec.window;
     for (uint32_t lane = 0; lane < LANES; lane++) {
         double *scores = s->spec.novel ? s->novelty[lane] : s->score[lane];
         for (uint32_t j = s->n_seen; j < s->n_tokens; j++) {
             add_key(s, lane, j);
-            scores[j] = novelty(s, lane, j);
+            score_next(s, lane, j, scores);
         }
-        for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) scores[j] = novelty(s, lane, j);
+        for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) own[j] = novelty(s, lane, j);
+        for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) scores[j] = near_mean(s, lane, j, own);
     }
     s->n_seen = s->n_tokens;
 }
@@ -230,12 +262,12 @@ static void expect(const shadow *s, uint32_t layer, uint32_t q_head, double *m, 
         rig_token(0, layer, j, q, k, v);
         for (uint32_t i = 0; i < D; i++) u[i] = (double)q[q_head * D + i];
         for (uint32_t i = 0; i < D; i++) square[i] += u[i] * u[i] / (s->n_tokens - 4);
-        turn(layer, j, -1, u);
+        oracle_turn(layer, j, -1, u);
         for (uint32_t i = 0; i < D; i++) mean[i] += u[i] / (s->n_tokens - 4);
     }
     for (uint32_t ahead = 0; ahead < 512; ahead++) {
         memcpy(u, mean, sizeof u);
-        turn(layer, s->n_tokens + ahead, 1, u);
+        oracle_turn(layer, s->n_tokens + ahead, 1, u);
         for (uint32_t i = 0; i < D; i++) m[i] += u[i] / 512;
     }
 }
@@ -318,6 +350,7 @@ static void choose_novel(shadow *s, uint32_t lane) {
 static void check_score(const shadow *s, uint32_t lane, uint32_t position, float significance) {
     const double score = s->score[lane][position];
     if (is_novel(s)) CHECK_NEAR(significance, score, 1e-5);
+    if (has_leverage(s) && s->ends_prompt) CHECK_NEAR(significance, score, 1e-4 * (1 + score));
     if (expects(s) && s->ends_prompt) CHECK_NEAR(significance, score, 1e-7 + 2e-5 * score);
     if (!counts(s) || (s->spec.crush && isinf(significance))) return;
     CHECK_NEAR(significance * (float)(s->n_tokens - 1 - position), score, 1e-5 + 1e-5 * score);
@@ -348,7 +381,7 @@ static void take_over(shadow *s, uint32_t lane, const pleat_cache_token *tokens,
         if (!now[j]) max_gone = fmax(max_gone, rank);
         if (now[j]) check_score(s, lane, j, tokens[j].significance);
     }
-    if (spec->by_rank) CHECK(max_gone <= least_kept + 1e-5);
+    if (spec->by_rank) CHECK(max_gone <= least_kept + (has_leverage(s) ? 1e-3 : 1e-5));
     if (spec->equal) CHECK_EQ_U64(n_live, evicted && n_before > budget_of(s) ? budget_of(s) : n_before);
     CHECK(n_stand == 0 || s->spec.crush || s->spec.novel);
     if (spec->equal && (s->spec.crush || (s->spec.novel && spec->by_rank)) && s->n_prompt > 0) CHECK(n_stand > 0);
@@ -469,6 +502,7 @@ static void step(quartet *t, uint32_t n, bool more) {
     if (ends_prompt) t->s.n_prompt = t->s.n_tokens;
     t->s.ends_prompt = ends_prompt;
     for (uint32_t lane = 0; expects(&t->s) && ends_prompt && lane < LANES; lane++) score_expected(&t->s, lane);
+    for (uint32_t lane = 0; has_leverage(&t->s) && ends_prompt && lane < LANES; lane++) score_leverage(&t->s, lane);
     if ((is_novel(&t->s) || t->s.spec.novel) && !more) score_keys(&t->s, n);
     for (uint32_t i = 0; i < STRATEGIES; i++) t->rigs[i].n_tokens[0] = t->s.n_tokens;
     if (t->s.spec.merge) take_over_merged(t);

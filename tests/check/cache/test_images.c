@@ -135,6 +135,8 @@ static void test_own(void) {
                                         "snapkv:budget=50%",
                                         "novel:budget=120",
                                         "novel:budget=120,mean=model",
+                                        "novel:budget=120,mean=model,near=2",
+                                        "leverage:budget=120",
                                         "h2o:budget=120+kvcrush",
                                         "h2o:budget=120+merge",
                                         "novel:budget=120+merge",

@@ -242,7 +242,7 @@ static void test_hashes(void) {
     pleat_cache_destroy(&flat);
 }
 
-/* Tokens of twice the spread that the statistics know: blocks say so, and their sums add up. */
+/* Keys of thrice the spread that the statistics know, and values that are nothing: blocks say so, and their sums add up. */
 static void test_drift(void) {
     static float q[200 * 128], k[200 * 64], v[200 * 64], out[200 * 128];
     uint64_t ids[200];
@@ -257,7 +257,7 @@ static void test_drift(void) {
     for (uint32_t layer = 0; layer < 2; layer++) {
         const stats_part part = {unlike, ids, 200, 0};
         stats_rows(cache, &shape, &part, 1, layer, q, k, v);
-        for (uint32_t i = 0; i < 200 * 64; i++) k[i] = 3 * k[i], v[i] *= i % 32 < 16 ? 8 : 1;
+        for (uint32_t i = 0; i < 200 * 64; i++) k[i] = 3 * k[i], v[i] = 0;
         CHECK_STATUS(pleat_cache_attend(cache, layer, q, k, v, out), PLEAT_OK);
     }
     CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
@@ -270,7 +270,7 @@ static void test_drift(void) {
     CHECK_EQ_U64(both.n_blocks, 24);
     CHECK_EQ_U64(both.bytes, a.bytes + b.bytes);
     CHECK_EQ_U64(both.n_escapes, a.n_escapes + b.n_escapes);
-    CHECK(a.n_own_keys < 3 && b.n_own_keys == 12 && b.n_own_values > a.n_own_values && b.bytes > a.bytes);
+    CHECK(a.n_own_keys < 3 && b.n_own_keys == 12 && a.n_own_values < 3 && b.n_own_values == 12);
     CHECK_STATUS(pleat_cache_get_drift(cache, (pleat_seq){77}, &a), PLEAT_E_ARG);
     CHECK_STATUS(pleat_cache_get_drift(cache, like, NULL), PLEAT_E_ARG);
     pleat_cache_destroy(&cache);

@@ -135,7 +135,7 @@ static inline pleat_stats *stats_of_texts(const cache_shape *shape, uint32_t n_t
             stats_step(cache, &own, seq, ids, 200, 0, NULL);
             CHECK_STATUS(pleat_cache_close(cache, seq), PLEAT_OK);
         }
-        if (pass == 0) CHECK_STATUS(pleat_collector_count(collector), PLEAT_OK);
+        if (pass == 0) CHECK_STATUS(pleat_collector_count(collector, 4000), PLEAT_OK);
     }
     CHECK_STATUS(pleat_collector_finish(collector, STATS_MODEL, &stats), PLEAT_OK);
     pleat_cache_destroy(&cache);
@@ -143,7 +143,7 @@ static inline pleat_stats *stats_of_texts(const cache_shape *shape, uint32_t n_t
     return stats;
 }
 
-static inline pleat_stats *stats_new(const cache_shape *shape) { return stats_of_texts(shape, 3, NULL); }
+static inline pleat_stats *stats_new(const cache_shape *shape) { return stats_of_texts(shape, 8, NULL); }
 
 /* check_main() with statistics of this shape's model in every cache that is made. */
 static inline int stats_main(const cache_shape *shape, const check_test *tests, size_t n_tests, int argc, char **argv) {

@@ -16,7 +16,7 @@ static const struct {
     {"snapkv", PLEAT_POLICY_SNAPKV, 64, 4},      {"pyramidkv", PLEAT_POLICY_PYRAMIDKV, 64, 4},
     {"adakv", PLEAT_POLICY_ADAKV, 64, 4},        {"novel", PLEAT_POLICY_NOVEL, 32, 4},
     {"expected", PLEAT_POLICY_EXPECTED, 32, 4},  {"dropkv", PLEAT_POLICY_DROPKV, 64, 4},
-    {"kvzip", PLEAT_POLICY_KVZIP, 32, 4},
+    {"kvzip", PLEAT_POLICY_KVZIP, 32, 4},        {"leverage", PLEAT_POLICY_LEVERAGE, 32, 4},
 };
 
 static void test_defaults(void) {
@@ -47,6 +47,8 @@ static void test_fields(void) {
     CHECK_STATUS(pleat_spec_parse("adakv+novel:share=30%,mean=model", &s, NULL), PLEAT_OK);
     CHECK(s.policy == PLEAT_POLICY_ADAKV && s.novel == 1 && s.share == 0.3f && s.mean == PLEAT_KEY_MEAN_MODEL);
     CHECK(s.merge == 0 && s.crush == 0);
+    CHECK_STATUS(pleat_spec_parse("leverage:near=2", &s, NULL), PLEAT_OK);
+    CHECK(s.policy == PLEAT_POLICY_LEVERAGE && s.near == 2);
 }
 
 static void test_canonical(void) {
@@ -61,7 +63,8 @@ static void test_canonical(void) {
         {"novel:window=32,format=k8v4", "novel:budget=25%"},
         {"novel:sinks=0,budget=50%,window=64,reclaim=copy", "novel:budget=50%,window=64,sinks=0,reclaim=copy"},
         {"novel:mean=model,budget=50%,reclaim=copy", "novel:budget=50%,reclaim=copy,mean=model"},
-        {"novel:mean=prompt", "novel:budget=25%"},
+        {"novel:mean=prompt,near=0", "novel:budget=25%"},
+        {"novel:near=2,mean=model", "novel:budget=25%,mean=model,near=2"},
         {"expected:window=32,budget=1KiB+merge", "expected:budget=1KiB+merge"},
         {"kvzip:format=k8v4,budget=50%,window=8", "kvzip:budget=50%,window=8"},
         {"dropkv:window=64,budget=1KiB+novel", "dropkv:budget=1KiB+novel:share=50%"},
@@ -130,6 +133,8 @@ static pleat_spec any_eviction(void) {
     s.budget = any_budget(s.sinks + s.window);
     s.reclaim = (pleat_reclaim)check_below(4);
     if (s.policy == PLEAT_POLICY_NOVEL) s.mean = (pleat_key_mean)check_below(2);
+    if (s.policy == PLEAT_POLICY_NOVEL) s.near = (uint32_t)check_below(pleat__min_u32(s.window / 2, 16) + 1);
+    if (s.policy == PLEAT_POLICY_LEVERAGE) s.near = (uint32_t)check_below(17);
     s.crush = s.policy < PLEAT_POLICY_NOVEL && check_below(2);
     s.merge = !s.crush && s.policy < PLEAT_POLICY_DROPKV && check_below(2);
     s.novel =
@@ -137,6 +142,7 @@ static pleat_spec any_eviction(void) {
     if (!s.crush && !s.novel) return s;
     s.share = check_below(8) ? any_number(1) : (float)check_below(2);
     if (s.novel) s.mean = (pleat_key_mean)check_below(2);
+    if (s.novel) s.near = (uint32_t)check_below(17);
     if (s.novel) return s;
     s.anchor = (pleat_anchor)check_below(4);
     s.unit = (pleat_crush_unit)check_below(2);
@@ -205,7 +211,7 @@ static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
         {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0,
-         "snapkv, pyramidkv, adakv, novel, expected, dropkv, kvzip, kvcomp, kivi, rd, auto"},
+         "snapkv, pyramidkv, adakv, novel, expected, dropkv, kvzip, leverage, kvcomp, kivi, rd, auto"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
         {"novel:budget=35", 13, "budget=35 is below sinks=4 + window=32: at least 36, at position 13"},
@@ -228,6 +234,8 @@ static void test_stage_errors(void) {
         {"kvcrush:share=1+h2o", 0, "must stand behind one of"},
         {"k8v4+kvcrush", 5, "'kvcrush' at position 5: nothing can follow k8v4; kvcrush can follow random, recent"},
         {"leankv:ah=3+kvcrush", 12, "nothing can follow leankv; kvcrush can follow random"},
+        {"novel:near=17", 11, "near '17' at position 11: it must be a whole number from 0 to 16"},
+        {"novel:window=3,near=2", 20, "near=2 asks for a window of 4 at least, not of 3"},
         {"novel:mean=token", 11, "mean 'token' at position 11: it must be prompt or model"},
         {"h2o:mean=model", 4, "unknown key 'mean' at position 4"},
         {"novel+kvcrush", 6, "only merge can follow novel; kvcrush can follow random"},

@@ -4,6 +4,10 @@
  */
 #include "stats_rig.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "stats/basis.h"
 #include "stats/stats.h"
 
 static const cache_shape shape = {.n_layers = 4, .n_kv_heads = 2, .head_dim = 32, .group = 3};
@@ -30,6 +34,84 @@ static void test_found(void) {
                 CHECK_NEAR(f.v_rms[i], 1, 0.1);
             }
         }
+    pleat_stats_destroy(&s);
+}
+
+/* ---- bases ----------------------------------------------------------------------------------------------- */
+
+/* A covariance of d dimensions: sums of products of `n` vectors. */
+static void fill_covariance(uint32_t d, uint32_t n, double *out) {
+    memset(out, 0, (size_t)d * d * sizeof *out);
+    for (uint32_t v = 0; v < n; v++) {
+        double x[64];
+        for (uint32_t i = 0; i < d; i++) x[i] = (double)check_normal() * exp2((i * 7 + v) % 5) + (v % 3 == 0);
+        for (uint32_t i = 0; i < d; i++)
+            for (uint32_t j = 0; j < d; j++) out[i * d + j] += x[i] * x[j] / n;
+    }
+}
+
+/* x^T a y of two rows. */
+static double between(const double *a, uint32_t d, const float *x, const float *y) {
+    double sum = 0;
+    for (uint32_t i = 0; i < d; i++)
+        for (uint32_t j = 0; j < d; j++) sum += (double)x[i] * a[i * d + j] * (double)y[j];
+    return sum;
+}
+
+/* Components are not correlated, the widest come first, and an error of any costs a logit as much: K^T K is the energy of
+ * queries.  Values' bases are orthonormal.  Dual bases undo them. */
+static void test_bases(void) {
+    enum { D = 48 };
+    static double queries[D * D], residuals[D * D], scratch[4 * D * D + D];
+    static float rows[D * D], dual[D * D], spread[D];
+    for (uint32_t round = 0; round < 6; round++) {
+        const uint32_t d = 16 + 16 * (round % 3);
+        fill_covariance(d, 4 * d, queries);
+        fill_covariance(d, 3 * d, residuals);
+        if (round < 3)
+            pleat__basis_of_keys(queries, residuals, d, scratch, rows, spread);
+        else
+            pleat__basis_of_values(residuals, d, scratch, rows, spread);
+        CHECK(pleat__basis_dual(rows, d, scratch, dual));
+        double most = 0;
+        for (uint32_t i = 0; i < d; i++) most = fmax(most, queries[i * d + i]);
+        for (uint32_t i = 0; i < d; i++)
+            for (uint32_t j = 0; j < d; j++) {
+                double energy = 0, unity = 0, same = 0;
+                for (uint32_t k = 0; k < d; k++) {
+                    energy += (double)rows[k * d + i] * (double)rows[k * d + j];
+                    unity += (double)rows[i * d + k] * (double)dual[j * d + k];
+                    same += (double)rows[i * d + k] * (double)rows[j * d + k];
+                }
+                check_context("round %u, %u and %u of %u", round, i, j, d);
+                CHECK_NEAR(unity, i == j, 1e-4);
+                if (round < 3) CHECK_NEAR(energy, queries[i * d + j], 2e-3 * most);
+                if (round >= 3) CHECK_NEAR(same, i == j, 2e-3);
+                const double both = (double)spread[i] * (double)spread[j];
+                CHECK_NEAR(between(residuals, d, rows + i * d, rows + j * d), i == j ? both : 0,
+                           4e-3 * (double)spread[0] * (double)spread[0]);
+                CHECK(j == 0 || spread[j] <= spread[j - 1]);
+            }
+    }
+    memset(rows, 0, sizeof rows);
+    CHECK(!pleat__basis_dual(rows, 16, scratch, dual));
+}
+
+/* A file whose sum holds and whose bases are none is refused. */
+static void test_no_basis(void) {
+    pleat_stats *s = stats_new(&shape), *again = NULL;
+    pleat_error err = {0};
+    const uint64_t n = pleat_stats_bytes(s), d = shape.head_dim, at = 72 + 4 + 8 + shape.n_kv_heads * 4 * d * 4;
+    uint8_t *bytes = malloc(n);
+    CHECK_STATUS(pleat_stats_write(s, bytes, n), PLEAT_OK);
+    CHECK(bytes[8] == 3);
+    memset(bytes + at + 2 * d, 0, 2 * d); /* its second row */
+    XXH128_canonical_t sum;
+    XXH128_canonicalFromHash(&sum, XXH3_128bits(bytes, n - 16));
+    memcpy(bytes + n - 16, &sum, 16);
+    CHECK_STATUS(pleat_stats_read(bytes, n, NULL, &again, &err), PLEAT_E_FORMAT);
+    CHECK(strstr(err.text, "basis") && !again);
+    free(bytes);
     pleat_stats_destroy(&s);
 }
 
@@ -117,7 +199,7 @@ static void test_states(void) {
     pleat_collector *c = NULL;
     pleat_stats *s = NULL;
     CHECK_STATUS(pleat_collector_create(NULL, &c), PLEAT_OK);
-    CHECK_STATUS(pleat_collector_count(c), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_collector_count(c, 0), PLEAT_E_STATE);
     CHECK_STATUS(pleat_collector_finish(c, STATS_MODEL, &s), PLEAT_E_STATE);
     const char none[PLEAT_FINGERPRINT_CAP] = "short";
     CHECK_STATUS(pleat_collector_finish(c, none, &s), PLEAT_E_ARG);
@@ -126,7 +208,7 @@ static void test_states(void) {
     pleat_cache_options opt = cache_options_of("f16", &own);
     opt.collector = c;
     pleat_cache *cache = cache_made(&opt), *other = NULL;
-    CHECK_STATUS(pleat_collector_count(c), PLEAT_E_STATE); /* nothing was seen */
+    CHECK_STATUS(pleat_collector_count(c, 0), PLEAT_E_STATE); /* nothing was seen */
     opt.n_kv_heads = opt.n_q_heads = 1;
     CHECK_STATUS(pleat_cache_create(&opt, &other, NULL), PLEAT_E_ARG); /* of another shape */
     opt.ropes = NULL;
@@ -135,10 +217,8 @@ static void test_states(void) {
     pleat_collector_destroy(&c);
 }
 
-static const check_test tests[] = {{"found", test_found},
-                                   {"file", test_file},
-                                   {"scales", test_scales},
-                                   {"memory", test_memory},
+static const check_test tests[] = {{"found", test_found},  {"bases", test_bases},   {"no_basis", test_no_basis},
+                                   {"file", test_file},    {"scales", test_scales}, {"memory", test_memory},
                                    {"states", test_states}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * basis.h: bases in which a lane's keys and values are coded: the directions of their covariance (Karhunen and Loeve).
+ *
+ *     keys      y = K r     K = U^T G^T     G G^T = E[q q^T]/d + ridge, U: eigenvectors of G^T E[r r^T] G
+ *     values    y = V v     V: eigenvectors of E[v v^T / rms(v)^2]
+ *
+ * An error of y costs a logit as much in any direction, and components of y are not correlated.
+ */
+#ifndef PLEAT_STATS_BASIS_H
+#define PLEAT_STATS_BASIS_H
+
+#include "core/types.h"
+
+/* Numbers of scratch for a basis of d dimensions. */
+static inline uint64_t pleat__basis_scratch(uint32_t d) { return 4 * (uint64_t)d * d + d; }
+
+/* rows: [d][d] of f16's precision, a component each; spread: [d] their deviations, the largest first. */
+void pleat__basis_of_keys(const double *queries, const double *residuals, uint32_t d, double *scratch, float *rows,
+                          float *spread);
+void pleat__basis_of_values(const double *values, uint32_t d, double *scratch, float *rows, float *spread);
+
+/* Rows i and j of a [d][d], or columns, turned by an angle's cosine c and sine s. */
+void pleat__turn_rows(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s);
+void pleat__turn_columns(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s);
+
+/* The basis that undoes one: x = sum of y_j dual[j].  False: there is none. */
+bool pleat__basis_dual(const float *rows, uint32_t d, double *scratch, float *dual);
+
+#endif
