@@ -490,7 +490,7 @@ static uint32_t group_of(uint32_t pair) { return pairs[pair][1].rotated ? 4 : 8;
 
 /* One of everything, small. */
 static shape some_shape(uint32_t pair, uint32_t head_dim) {
-    shape s = {.head_dim = head_dim, .n_kv_heads = 2, .n_layers = 2, .n_seqs = 5, .size = 1};
+    shape s = {.head_dim = head_dim, .n_kv_heads = 2, .size = 1};
     memcpy(s.formats, pairs[pair], sizeof s.formats);
     s.n_group = 1 + (uint32_t)check_below(group_of(pair));
     s.tokens[0] = 16 * (1 + (uint32_t)check_below(4));
@@ -498,6 +498,8 @@ static shape some_shape(uint32_t pair, uint32_t head_dim) {
     s.max_slots[0] = 16 + (uint32_t)check_below(500);
     const bool mixed = memcmp(&s.formats[0], &s.formats[1], sizeof s.formats[0]) != 0;
     s.max_slots[1] = mixed ? 16 + (uint32_t)check_below(300) : 0;
+    s.n_layers = (uint32_t)check_cases(2, 1);
+    s.n_seqs = (uint32_t)check_cases(5, 2);
     s.tracked = check_below(2) != 0;
     s.schedule = (pleat__device_schedule_kind)check_below(3);
     return s;
@@ -506,7 +508,7 @@ static shape some_shape(uint32_t pair, uint32_t head_dim) {
 /* Lanes of several pieces. */
 static void test_pieces(void) {
     CHECK_DEVICE();
-    for (uint32_t i = 0; i < CHECK_COUNT(pairs); i += 2) {
+    for (uint32_t i = 0; i < check_cases(CHECK_COUNT(pairs), 6); i += 2) {
         shape s = some_shape(i, i % 4 ? 64 : 128);
         s.tokens[0] = 80, s.tokens[1] = 96; /* rows have MAX_ROW pages */
         s.max_slots[0] = 1024 + (uint32_t)check_below(3000);
@@ -531,8 +533,8 @@ static void test_formats(void) {
 static void test_fills(void) {
     CHECK_DEVICE();
     static const float sizes[] = {1, 1e-3f, 60, 3000};
-    for (uint32_t i = 0; i < CHECK_COUNT(pairs); i++) {
-        for (unsigned fill = 0; fill < CHECK_N_FILLS; fill++) {
+    for (uint32_t i = 0; i < check_cases(CHECK_COUNT(pairs), 4); i++) {
+        for (unsigned fill = 0; fill < check_cases(CHECK_N_FILLS, 2); fill++) {
             shape s = some_shape(i, check_below(2) ? 64 : 128);
             s.n_seqs = 2;
             s.fill = fill;
@@ -545,7 +547,7 @@ static void test_fills(void) {
 /* Enough tiles that all blocks have work and lanes go across blocks, and a lane that towers above the others. */
 static void test_long_lanes(void) {
     CHECK_DEVICE();
-    for (uint32_t i = 0; i < CHECK_COUNT(pairs); i++) {
+    for (uint32_t i = 0; i < check_cases(CHECK_COUNT(pairs), 3); i++) {
         shape s = some_shape(i, i % 2 ? 64 : 128);
         s.n_layers = 1;
         s.n_kv_heads = 1;
@@ -564,7 +566,7 @@ static void test_long_lanes(void) {
  * border between the two have both. */
 static void test_two_lanes(void) {
     CHECK_DEVICE();
-    for (uint32_t i = 0; i < CHECK_COUNT(pairs); i++) {
+    for (uint32_t i = 0; i < check_cases(CHECK_COUNT(pairs), 2); i++) {
         shape s = some_shape(i, i / 2 % 2 ? 64 : 128);
         s.n_layers = 1;
         s.n_kv_heads = 1;
@@ -582,7 +584,7 @@ static void test_two_lanes(void) {
  * one that goes across blocks. */
 static void test_many_lanes(void) {
     CHECK_DEVICE();
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < check_cases(3, 1); i++) {
         shape s = some_shape(i == 1 ? 6 : 2, 64);
         s.n_layers = 1;
         s.n_kv_heads = 8;

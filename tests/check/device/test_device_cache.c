@@ -264,7 +264,7 @@ static void try_shape(const struct shape *s, uint32_t d) {
     bool goes_on = true;
     for (uint32_t seq_idx = 0; seq_idx < SEQS - 1 && goes_on; seq_idx++)
         goes_on = read_prompt(&r, seq_idx, lengths[seq_idx]);
-    const uint32_t n_steps = (uint32_t)check_rounds(60, 40);
+    const uint32_t n_steps = (uint32_t)check_cases(check_rounds(60, 40), 6);
     const uint32_t many_lanes = r.cache->lanes.many_lanes;
     for (uint32_t step = 0; step < n_steps && goes_on; step++) {
         const uint32_t first = (uint32_t)check_below(SEQS), n = (uint32_t)check_between(1, SEQS);
@@ -274,7 +274,7 @@ static void try_shape(const struct shape *s, uint32_t d) {
         r.cache->lanes.many_lanes = step % 3 == 0 ? 1 : many_lanes; /* one warp a lane, or eight */
         goes_on = do_step(&r, batch, n);
     }
-    if (r.spec.policy == PLEAT_POLICY_LEANKV && r.spec.ah > 0) {
+    if (r.spec.policy == PLEAT_POLICY_LEANKV && r.spec.ah > 0 && n_steps >= 40) {
         check_context("%s, d %u: demoted %llu (%llu for a victim), dropped %llu, low %llu, holes %llu, kept %llu",
                       s->text, d, (unsigned long long)r.n_demoted, (unsigned long long)r.n_replaced,
                       (unsigned long long)r.n_dropped, (unsigned long long)r.n_low_dropped,
@@ -289,10 +289,8 @@ static void try_shape(const struct shape *s, uint32_t d) {
 
 static void test_bytes(void) {
     CHECK_DEVICE();
-    for (size_t i = 0; i < CHECK_COUNT(shapes); i++) {
-        try_shape(&shapes[i], 64);
-        try_shape(&shapes[i], 128);
-    }
+    enum { N = CHECK_COUNT(shapes) };
+    for (uint32_t i = 0; i < check_cases(2 * N, N); i++) try_shape(&shapes[i % N], (i + i / N) % 2 ? 128 : 64);
 }
 
 /* A prompt of several rounds of class_tokens, and searches of several rounds. */
@@ -304,7 +302,7 @@ static void try_long(const char *text) {
     if (!rig_init(&r, &opt)) return;
     const uint32_t batch[] = {2}, many_lanes = r.cache->lanes.many_lanes;
     bool goes_on = read_prompt(&r, 2, N);
-    for (uint32_t step = 0; step < 6 && goes_on; step++) {
+    for (uint32_t step = 0; step < check_cases(6, 2) && goes_on; step++) {
         check_context("step %u", step);
         r.cache->lanes.many_lanes = step % 2 ? 1 : many_lanes;
         goes_on = do_step(&r, batch, 1);
