@@ -202,7 +202,7 @@ static int config_of(const library *lib, const algorithm *algo, int attribute) {
 }
 
 /* Which of those found, best first as the library thinks.  In a step, for a matrix of many rows, it is the first whose tiles
- * are 128 of them by all of x: gate_up of Llama-3-8B takes 63.1 us so for 67.6 at 128 rows, 58.1 for 61.4 at 32 (H200,
+ * are 128 of them by all of x.  So gate_up of Llama-3-8B takes 63.1 us for 67.6 at 128 rows, 58.1 for 61.4 at 32 (H200,
  * 2026-11-29).  A rule and no measurement, so that bits stay what they are. */
 static const algorithm *choose_way(const library *lib, const shape &s, const found_algorithm *found, int n_found) {
     const int tile = s.rows_class <= 32 ? TILE_128_32 : s.rows_class <= 64 ? TILE_128_64 : TILE_128_128;
