@@ -5,7 +5,7 @@
  *
  *     pleat__bar_expect(full, bytes); pleat__bulk_copy(to, from, bytes, full);      one thread
  *     pleat__bar_wait(full, parity);                                                whoever reads
- *     pleat__bar_arrive(empty, rank);                                               has read; the barrier of that rank
+ *     pleat__bar_arrive(empty); pleat__bar_arrive_at(empty, rank);                  has read; here, and in that block
  *
  * An arrival at another block's barrier orders what its thread has read before, but nothing that it has written: to say
  * so with the scope of a cluster costs a memory barrier each time, half of a product's time.
@@ -38,8 +38,12 @@ static __device__ __forceinline__ void pleat__bar_expect(uint32_t bar, uint32_t 
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(n_bytes) : "memory");
 }
 
+static __device__ __forceinline__ void pleat__bar_arrive(uint32_t bar) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
 /* Arrive at the barrier that stands there in another block of the cluster. */
-static __device__ __forceinline__ void pleat__bar_arrive(uint32_t bar, uint32_t rank) {
+static __device__ __forceinline__ void pleat__bar_arrive_at(uint32_t bar, uint32_t rank) {
     asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
                  "mbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(bar),
                  "r"(rank)

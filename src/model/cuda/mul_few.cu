@@ -21,13 +21,40 @@
 #define WARPS PLEAT__MUL_RANGES
 #define THREADS (32 * WARPS)
 
-/* Eight columns of a row of x from column `at` on, as f16; zeros where there is none. */
-template <bool X_F32>
-static __device__ __forceinline__ uint4 load_x(const pleat__device_mul &m, uint32_t x_row, uint32_t at) {
-    if (x_row >= m.n || at >= m.w.tiles.cols) return make_uint4(0, 0, 0, 0);
-    const uint64_t from = (uint64_t)x_row * m.x_stride + at;
-    if constexpr (!X_F32) return *(const uint4 *)(const void *)((const uint16_t *)m.x + from);
-    return pleat__halves_of((const float *)m.x + from);
+/* Where a lane reads x: the first of its columns in the group under way, of each of NT rows; and how many columns are left
+ * from there on.  In place of a row that is not there it reads the last one, and nobody reads the sums. */
+template <int NT, bool X_F32> struct columns {
+    const uint8_t *at[NT];
+    int32_t left;
+};
+
+template <int NT, bool X_F32>
+static __device__ __forceinline__ columns<NT, X_F32> columns_from(const pleat__device_mul &m, uint32_t group,
+                                                                  uint32_t lane) {
+    const uint32_t col = group * PLEAT__GROUP_COLS + 8 * (lane % 4);
+    columns<NT, X_F32> x;
+#pragma unroll
+    for (int t = 0; t < NT; t++) {
+        const uint64_t at = (uint64_t)min(8 * t + lane / 4, m.n - 1) * m.x_stride + col;
+        x.at[t] = (const uint8_t *)m.x + at * (X_F32 ? 4 : 2);
+    }
+    x.left = (int32_t)(m.w.tiles.cols - col);
+    return x;
+}
+
+template <int NT, bool X_F32> static __device__ __forceinline__ void next_group(columns<NT, X_F32> &x) {
+#pragma unroll
+    for (int t = 0; t < NT; t++) x.at[t] += PLEAT__GROUP_COLS * (X_F32 ? 4 : 2);
+    x.left -= (int32_t)PLEAT__GROUP_COLS;
+}
+
+/* Eight columns of slice j of a row, as f16; zeros where there is none.  WHOLE: there are. */
+template <bool WHOLE, int NT, bool X_F32>
+static __device__ __forceinline__ uint4 load_x(const columns<NT, X_F32> &x, int t, int j) {
+    if (!WHOLE && x.left <= 32 * j) return make_uint4(0, 0, 0, 0);
+    const uint8_t *at = x.at[t] + 32 * j * (X_F32 ? 4 : 2);
+    if constexpr (X_F32) return pleat__halves_of((const float *)(const void *)at);
+    return *(const uint4 *)(const void *)at;
 }
 
 /* Tiles of a thread block. */
@@ -38,6 +65,9 @@ template <int F, int NT> static constexpr int n_tiles = NT == 1 || F == PLEAT__T
 template <int F, int NT> static constexpr bool refills = n_tiles<F, NT> == 2;
 template <int F, int NT> static constexpr bool has_two = !refills<F, NT> && F != PLEAT__TILE_F16;
 
+/* Groups that a turn of the loop has: two spare moving the second's words.  Q4 is no faster so. */
+template <int F, int NT> static constexpr int of_turn = has_two<F, NT> &&F != PLEAT__TILE_Q4 ? 2 : 1;
+
 /* What a warp walks: groups of its tiles. */
 typedef struct walk {
     const uint8_t *at; /* the group, of the first tile */
@@ -46,16 +76,15 @@ typedef struct walk {
 } walk;
 
 /* sums += a group's product; NT times 8 rows of x. */
-template <int F, int NT, bool X_F32>
-static __device__ __forceinline__ void add_group(float (&sums)[n_tiles<F, NT>][NT][4],
-                                                 pleat__lane_group<F> (&w)[n_tiles<F, NT>], const pleat__device_mul &m,
-                                                 uint32_t group, const walk &at, bool goes_on) {
+template <bool WHOLE, int F, int NT, bool X_F32>
+static __device__ __forceinline__ void add_slices(float (&sums)[n_tiles<F, NT>][NT][4],
+                                                  pleat__lane_group<F> (&w)[n_tiles<F, NT>],
+                                                  const columns<NT, X_F32> &from, const walk &at, bool goes_on) {
 #pragma unroll
     for (int j = 0; j < (int)PLEAT__TILE_SLICES; j++) {
         uint4 x[NT];
 #pragma unroll
-        for (int t = 0; t < NT; t++)
-            x[t] = load_x<X_F32>(m, 8 * t + at.lane / 4, group * PLEAT__GROUP_COLS + 32 * j + 8 * (at.lane % 4));
+        for (int t = 0; t < NT; t++) x[t] = load_x<WHOLE>(from, t, j);
 #pragma unroll
         for (int i = 0; i < n_tiles<F, NT>; i++) {
             uint32_t g[4], g8[4];
@@ -66,6 +95,16 @@ static __device__ __forceinline__ void add_group(float (&sums)[n_tiles<F, NT>][N
                 pleat__refill<F>(w[i], at.at + i * at.tile_bytes + pleat__group_step<F>, at.row_bytes, at.lane, j);
         }
     }
+}
+
+template <int F, int NT, bool X_F32>
+static __device__ __forceinline__ void add_group(float (&sums)[n_tiles<F, NT>][NT][4],
+                                                 pleat__lane_group<F> (&w)[n_tiles<F, NT>], const columns<NT, X_F32> &x,
+                                                 bool is_whole, const walk &at, bool goes_on) {
+    if (is_whole)
+        add_slices<true, F>(sums, w, x, at, goes_on);
+    else
+        add_slices<false, F>(sums, w, x, at, goes_on);
 }
 
 /* A warp's sums of a tile, where all find them. */
@@ -128,12 +167,14 @@ static __global__ void __launch_bounds__(THREADS, NT == 1 ? 2 : 1)
 #pragma unroll
     for (int i = 0; i < MT; i++)
         if (from < to) pleat__load_group<F>(w[i], at.at + i * tile_bytes, at.row_bytes, lane);
+    columns<NT, X_F32> x = columns_from<NT, X_F32>(m, from, lane);
     pleat__wait_for_last();
-    for (uint32_t group = from; group < to; group++, at.at += pleat__group_step<F>) {
-        const bool goes_on = group + 1 < to;
+#pragma unroll(of_turn <F, NT>)
+    for (uint32_t group = from; group < to; group++, at.at += pleat__group_step<F>, next_group(x)) {
+        const bool goes_on = group + 1 < to, is_whole = (group + 1) * PLEAT__GROUP_COLS <= m.w.tiles.cols;
         if constexpr (has_two<F, NT>)
             if (goes_on) pleat__load_group<F>(next[0], at.at + pleat__group_step<F>, at.row_bytes, lane);
-        add_group<F, NT, X_F32>(sums, w, m, group, at, goes_on);
+        add_group<F>(sums, w, x, is_whole, at, goes_on);
         if constexpr (has_two<F, NT>) w[0] = next[0];
         if constexpr (!has_two<F, NT> && !refills<F, NT>)
             if (goes_on) pleat__load_group<F>(w[0], at.at + pleat__group_step<F>, at.row_bytes, lane);
@@ -199,13 +240,13 @@ static __device__ __forceinline__ void read_group(pleat__lane_group<F> &to, cons
         to.scales[i] = *(const uint4 *)(const void *)(slot + pleat__scales_at<F>(lane, i));
 }
 
-template <int F>
+template <bool WHOLE, int F>
 static __device__ __forceinline__ void add_ring_group(float (&sum)[4], const pleat__lane_group<F> &w,
-                                                      const pleat__device_mul &m, uint32_t group, uint32_t lane) {
+                                                      const columns<1, false> &from) {
 #pragma unroll
     for (int j = 0; j < (int)PLEAT__TILE_SLICES; j++) {
         uint32_t g[4], g8[4];
-        const uint4 x = load_x<false>(m, lane / 4, group * PLEAT__GROUP_COLS + 32 * j + 8 * (lane % 4));
+        const uint4 x = load_x<WHOLE>(from, 0, j);
         pleat__operands<F>(w, j, g, g8);
         pleat__add_slice(sum, g, g8, x);
     }
@@ -230,7 +271,8 @@ static __global__ void __launch_bounds__(THREADS, RING_BLOCKS) mul_ring(const __
     pleat__wait_for_last();
     for (uint32_t tile = blockIdx.x; tile < m.w.tiles.n_tiles; tile += gridDim.x) {
         float sums[1][4] = {};
-        for (uint32_t group = from; group < to; group++) {
+        columns<1, false> x = columns_from<1, false>(m, from, lane);
+        for (uint32_t group = from; group < to; group++, next_group(x)) {
             pleat__lane_group<F> w;
             pleat__copies_wait<(int)n_slots<F> - 1>();
             __syncwarp();
@@ -238,7 +280,10 @@ static __global__ void __launch_bounds__(THREADS, RING_BLOCKS) mul_ring(const __
             __syncwarp();
             copy_next<F>(ahead, m, ring_at + slot * bytes, lane);
             slot = slot + 1 == n_slots<F> ? 0 : slot + 1;
-            add_ring_group<F>(sums[0], w, m, group, lane);
+            if ((group + 1) * PLEAT__GROUP_COLS <= m.w.tiles.cols)
+                add_ring_group<true, F>(sums[0], w, x);
+            else
+                add_ring_group<false, F>(sums[0], w, x);
         }
         if (tile != blockIdx.x) __syncthreads(); /* the last tile's sums have been read */
         leave_sums<1>(all, sums);

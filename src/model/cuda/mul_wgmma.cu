@@ -177,8 +177,10 @@ static __device__ __forceinline__ void add_group(float (&sums)[N / 2], feed<F> &
     f.x_low = x_low;
     advance<stages<F, N>::n>(t);
     add_weights<F, N, 0>(sums, f, at, t, goes_on);
+    pleat__bar_arrive(empty); /* each lane for itself, or racecheck sees hazards; of others' blocks one for the warp */
     __syncwarp();
-    if (threadIdx.x % 32 < CLUSTER) pleat__bar_arrive(empty, threadIdx.x % 32);
+    if (threadIdx.x % 32 < CLUSTER && threadIdx.x % 32 != blockIdx.x % CLUSTER)
+        pleat__bar_arrive_at(empty, threadIdx.x % 32);
 }
 
 /* ---- a unit ---------------------------------------------------------------------------------------------------- */
@@ -256,7 +258,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < stages<F, N>::n; i++) {
             pleat__bar_init(at.full + i * 8, 1);
-            pleat__bar_init(at.empty + i * 8, CLUSTER * (MULTIPLIERS / 32));
+            pleat__bar_init(at.empty + i * 8, MULTIPLIERS + (CLUSTER - 1) * (MULTIPLIERS / 32));
         }
         pleat__bars_are_ready();
     }

@@ -16,7 +16,7 @@
 #include "model/internal.h"
 #include "model_rig.h"
 
-#define N_STEPS 32u
+#define N_STEPS (uint32_t) check_cases(32, 2)
 #define MAX_PROMPT 1500u
 #define CLOSE_CALL 1e-3f /* between the CPU's two likeliest: either may win */
 
@@ -199,7 +199,7 @@ static distances measure(const text *t, const char *spec) {
     CHECK_STATUS(pleat_workers_create(0, NULL, &team), PLEAT_OK);
     pleat_engine *engines[N_ENGINES] = {engine_on(t, "f16", 0, 1, team), engine_on(t, spec, 0, 1, team),
                                         engine_on(t, spec, 1, 1, team)};
-    const uint32_t n_rounds = (uint32_t)check_rounds(24, 8);
+    const uint32_t n_rounds = (uint32_t)check_cases(check_rounds(24, 8), 3);
     for (uint32_t i = 0; engines[GPU] && i < n_rounds; i++) {
         const uint32_t n_prompt = i < 3 ? 1 + i : (uint32_t)check_between(2, MAX_PROMPT);
         follow(t, engines, (uint32_t)check_below(t->n - MAX_PROMPT), n_prompt, &sum);
@@ -249,6 +249,8 @@ static void leankv_is_as_near_as_the_cpu(void) { check_as_near_as_the_cpu("leank
 
 enum { COMPANY = 40 };
 
+static uint32_t n_company_rounds(void) { return (uint32_t)check_cases(12, 2); }
+
 /* Prompts and tokens of many in shared steps, and each of them alone. */
 static tally measure_company(const text *t, const char *spec) {
     pleat_engine *many = engine_on(t, spec, 1, COMPANY, NULL), *one = engine_on(t, spec, 1, 1, NULL);
@@ -263,7 +265,7 @@ static tally measure_company(const text *t, const char *spec) {
         CHECK_STATUS(pleat_engine_open(many, 200, &seqs[i]), PLEAT_OK);
         items[i] = (pleat_engine_item){.seq = seqs[i], .tokens = t->tokens + 97 * i, .n_tokens = 1 + i};
     }
-    for (uint32_t round = 0; round < 12; round++) {
+    for (uint32_t round = 0; round < n_company_rounds(); round++) {
         for (uint32_t i = 0; i < COMPANY; i++) {
             items[i].n_logits = 1;
             items[i].logits = logits + i * n_vocab;
@@ -278,10 +280,10 @@ static tally measure_company(const text *t, const char *spec) {
             items[i].n_tokens = 1;
         }
     }
-    for (uint32_t i = 0; i < COMPANY; i += 3) {
+    for (uint32_t i = 0; i < COMPANY; i += (uint32_t)check_cases(3, 13)) {
         CHECK_STATUS(pleat_engine_open(one, 200, &seq), PLEAT_OK);
         CHECK_STATUS(step_one(one, seq, t->tokens + 97 * i, 1 + i, alone, NULL), PLEAT_OK);
-        for (uint32_t round = 1; round < 12; round++)
+        for (uint32_t round = 1; round < n_company_rounds(); round++)
             CHECK_STATUS(step_one(one, seq, t->tokens + 97 * i + i + round, 1, alone, NULL), PLEAT_OK);
         compare(&sum, alone, logits + i * n_vocab, t->info.n_vocab);
         CHECK_STATUS(pleat_engine_close(one, seq), PLEAT_OK);
@@ -305,7 +307,8 @@ static void company_changes_no_answer(void) {
 
 /* By fixed splits a sequence has the same bits alone and in company of others of all lengths. */
 static void check_bits_in_company(const text *t, const char *spec) {
-    enum { MANY = 65, ROUNDS = 6 };
+    enum { MANY = 65 };
+    const uint32_t n_rounds = (uint32_t)check_cases(6, 1), most = (uint32_t)check_cases(1900, 40);
     pleat_engine_options opt = engine_options_of(spec);
     opt.max_tokens = opt.chunk_tokens = 2048;
     opt.devices = 1;
@@ -321,21 +324,21 @@ static void check_bits_in_company(const text *t, const char *spec) {
         items[i] = (pleat_engine_item){.tokens = t->tokens + 31 * i, .n_tokens = 1, .n_logits = 1};
         items[i].logits = logits + i * n_vocab;
         CHECK_STATUS(pleat_engine_open(many, 2000, &items[i].seq), PLEAT_OK);
-        CHECK_STATUS(step_one(many, items[i].seq, items[i].tokens, 1 + i * 211 % 1900, alone, NULL), PLEAT_OK);
+        CHECK_STATUS(step_one(many, items[i].seq, items[i].tokens, 1 + i * 211 % most, alone, NULL), PLEAT_OK);
     }
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    for (uint32_t round = 0; round < n_rounds; round++) {
         for (uint32_t i = 0; i < MANY; i++) items[i].tokens++;
         const pleat_status status = pleat_engine_step(many, items, MANY, &err);
         check_context("%s: %s", spec, err.text);
         CHECK_STATUS(status, PLEAT_OK);
     }
-    for (uint32_t i = 0; i < MANY; i += 7) {
+    for (uint32_t i = 0; i < MANY; i += (uint32_t)check_cases(7, 32)) {
         pleat_seq seq;
         CHECK_STATUS(pleat_engine_open(one, 2000, &seq), PLEAT_OK);
-        CHECK_STATUS(step_one(one, seq, t->tokens + 31 * i, 1 + i * 211 % 1900, alone, NULL), PLEAT_OK);
-        for (uint32_t round = 1; round <= ROUNDS; round++)
+        CHECK_STATUS(step_one(one, seq, t->tokens + 31 * i, 1 + i * 211 % most, alone, NULL), PLEAT_OK);
+        for (uint32_t round = 1; round <= n_rounds; round++)
             CHECK_STATUS(step_one(one, seq, t->tokens + 31 * i + round, 1, alone, NULL), PLEAT_OK);
-        check_context("%s: %u tokens", spec, 1 + i * 211 % 1900);
+        check_context("%s: %u tokens", spec, 1 + i * 211 % most);
         CHECK_EQ_MEM(logits + i * n_vocab, alone, n_vocab * sizeof *alone);
         CHECK_STATUS(pleat_engine_close(one, seq), PLEAT_OK);
     }
@@ -346,11 +349,11 @@ static void check_bits_in_company(const text *t, const char *spec) {
 }
 
 static void company_changes_no_bit(void) {
-    static const char *const specs[] = {
-        "f16", "k8v4", "k4v2", "h3v2", "leankv:ah=3,al=0.05", "leankv:ah=3,al=0.05,low=h3v2"};
+    static const char *const specs[] = {"f16",  "leankv:ah=3,al=0.05,low=h3v2", "k8v4", "k4v2",
+                                        "h3v2", "leankv:ah=3,al=0.05"};
     CHECK_DEVICE();
     text t = text_new();
-    for (size_t i = 0; i < CHECK_COUNT(specs); i++) check_bits_in_company(&t, specs[i]);
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(specs), 2); i++) check_bits_in_company(&t, specs[i]);
     text_free(&t);
 }
 
@@ -379,7 +382,7 @@ static void read_in_parts(const text *t, pleat_engine *e, uint32_t each, float *
 /* In f16 parts see what the whole prompt sees.  In other formats a part sees what is stored of those before it, as on the
  * CPU, and its bits are not the whole's. */
 static void check_parts(const text *t) {
-    static const uint32_t parts[] = {2, 3, 7, 8, 16, 17, 33, 100, 128, 255, 256, 349, 500, 697};
+    static const uint32_t parts[] = {349, 2, 3, 7, 8, 16, 17, 33, 100, 128, 255, 256, 500, 697};
     pleat_engine_options opt = engine_options_of("f16");
     opt.max_tokens = opt.chunk_tokens = opt.step_tokens = 1024;
     opt.max_seqs = opt.devices = 1;
@@ -388,7 +391,7 @@ static void check_parts(const text *t) {
     const size_t n = (size_t)PART_ROWS * t->info.n_vocab;
     float *whole = malloc(n * sizeof *whole), *parted = malloc(n * sizeof *parted);
     if (e) read_in_parts(t, e, 0, whole);
-    for (size_t i = 0; e && i < CHECK_COUNT(parts); i++) {
+    for (size_t i = 0; e && i < check_cases(CHECK_COUNT(parts), 1); i++) {
         read_in_parts(t, e, parts[i], parted);
         check_context("parts of %u", parts[i]);
         CHECK_EQ_MEM(parted, whole, n * sizeof *whole);
@@ -480,7 +483,7 @@ static distances measure_turns(const text *t, const char *spec) {
     pleat_engine *engines[N_ENGINES] = {engine_on(t, "f16", 0, 1, team), engine_on(t, spec, 0, 1, team),
                                         engine_on(t, spec, 1, 1, team)};
     for (int e = 0; e < N_ENGINES; e++) logits[e] = malloc((size_t)TURN_ROWS * t->info.n_vocab * sizeof(float));
-    const uint32_t n_rounds = (uint32_t)check_rounds(12, 5);
+    const uint32_t n_rounds = (uint32_t)check_cases(check_rounds(12, 5), 1);
     for (uint32_t i = 0; i < n_rounds; i++) {
         const uint32_t at = (uint32_t)check_below(t->n - MAX_PROMPT), n_prompt = (uint32_t)check_between(1, 700);
         const uint32_t n_turn = i < 2 ? 8 + i : (uint32_t)check_between(8, 700);
@@ -533,7 +536,8 @@ static void forks_go_their_own_ways(void) {
         CHECK_STATUS(pleat_engine_fork(e, a, 202, &none), PLEAT_E_ARG);
         CHECK_STATUS(pleat_engine_fork(e, a, 400, &forked), PLEAT_OK);
         CHECK_EQ_U64(pleat_engine_length(e, forked), 203);
-        for (uint32_t step = 0; step < 20; step++) { /* a and forked part here, and b goes a's way alone */
+        for (uint32_t step = 0; step < check_cases(20, 2);
+             step++) { /* a and forked part here, and b goes a's way alone */
             CHECK_STATUS(step_one(e, forked, t.tokens + 500 + step, 1, other, NULL), PLEAT_OK);
             CHECK_STATUS(step_one(e, a, t.tokens + 203 + step, 1, one, NULL), PLEAT_OK);
             CHECK_STATUS(step_one(e, b, t.tokens + 203 + step, 1, other, NULL), PLEAT_OK);
@@ -593,7 +597,7 @@ static void failures_of_the_runtime_are_told(void) {
     text t = text_new();
     float *logits = malloc(t.info.n_vocab * sizeof *logits);
     uint32_t n_failed = 0;
-    for (uint64_t nth = 1; nth < 1500; nth += 1 + nth / 3) {
+    for (uint64_t nth = 1; nth < 1500; nth += 1 + nth / check_cases(3, 1)) {
         pleat_engine_options opt = engine_options_of("k8v4");
         opt.max_tokens = opt.chunk_tokens = opt.step_tokens = 64;
         opt.devices = 1;

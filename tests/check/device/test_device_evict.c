@@ -100,18 +100,20 @@ static bool prompt_alike(pair *p, uint32_t seq, uint32_t n) {
  * a place that begins again. */
 static bool run_pair(pair *p) {
     static const uint32_t all[] = {2, 0, 1}, two[] = {0, 2};
+    const uint32_t n_more = (uint32_t)check_cases(20, 2);
     bool goes_on = prompt_alike(p, 0, 290) && prompt_alike(p, 1, 7);
-    for (uint32_t i = 0; i < 60 && goes_on; i++) goes_on = i % 3 ? step_alike(p, all, 3) : step_alike(p, two, 2);
+    for (uint32_t i = 0; i < 3 * n_more && goes_on; i++)
+        goes_on = i % 3 ? step_alike(p, all, 3) : step_alike(p, two, 2);
     if (goes_on) counts_are_alike(p);
     goes_on = goes_on && fork_over(p, 0, 2) && take_over(p, 0);
-    for (uint32_t i = 0; i < 20 && goes_on; i++) goes_on = step_alike(p, all, 3);
+    for (uint32_t i = 0; i < n_more && goes_on; i++) goes_on = step_alike(p, all, 3);
     if (!goes_on) return false;
     CHECK_STATUS(pleat_device_cache_close(p->gpu, 1, NULL, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_cache_close(p->cpu, p->seqs[1]), PLEAT_OK);
     CHECK_STATUS(pleat_cache_open(p->cpu, N_MOST, &p->seqs[1]), PLEAT_OK);
     p->lengths[1] = 0;
     goes_on = prompt_alike(p, 1, 120);
-    for (uint32_t i = 0; i < 20 && goes_on; i++) goes_on = step_alike(p, all, 3);
+    for (uint32_t i = 0; i < n_more && goes_on; i++) goes_on = step_alike(p, all, 3);
     if (goes_on) counts_are_alike(p);
     return goes_on;
 }
@@ -155,7 +157,7 @@ static void many_tokens(void) {
         CHECK_STATUS(pleat_device_cache_prompt(c, 0, rows, rows, NULL, NULL, NULL), PLEAT_OK);
         CHECK_STATUS(pleat_device_cache_prompt_end(c, NULL, NULL), PLEAT_OK);
         CHECK_STATUS(pleat_device_cache_set_batch(c, batch, 1, NULL, NULL), PLEAT_OK);
-        for (uint32_t step = 0; step < 5; step++) {
+        for (uint32_t step = 0; step < check_cases(5, 2); step++) {
             CHECK_STATUS(pleat_device_cache_get_held(c, 0, &held, NULL, NULL), PLEAT_OK);
             CHECK_EQ_U64(held.tokens[0], 2 * 33333);
             CHECK_STATUS(pleat_device_cache_begin(c, NULL, NULL), PLEAT_OK);

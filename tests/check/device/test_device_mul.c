@@ -196,7 +196,7 @@ static void products_are_right(void) {
     static const uint32_t few[] = {1, 3, 8, 9, 16, 17, 32}, many[] = {1, 33, 64, 130};
     CHECK_DEVICE();
     for (size_t t = 0; t < CHECK_COUNT(types); t++)
-        for (size_t s = 0; s < CHECK_COUNT(shapes); s++)
+        for (size_t s = 0; s < check_cases(CHECK_COUNT(shapes), 2); s++)
             for (int end = 0; end < 3; end++) {
                 rig r = rig_new(types[t], shapes[s].rows, shapes[s].cols, end == PLEAT__MUL_GATE);
                 const char *name = pleat__weight_formats[types[t]].name;
@@ -440,7 +440,7 @@ static void library_products_are_right(void) {
     CHECK_DEVICE();
     if (!pleat__device_gemm_exists()) SKIP("cuBLASLt is not here");
     for (size_t t = 0; t < CHECK_COUNT(types); t++)
-        for (size_t s = 0; s < 4; s++)
+        for (size_t s = 0; s < check_cases(4, 1); s++)
             for (int end = 0; end < 3; end++) {
                 if (end == PLEAT__MUL_GATE && shapes[s].rows % 8) continue;
                 check_library(types[t], shapes[s].rows, shapes[s].cols, (pleat__mul_end)end);

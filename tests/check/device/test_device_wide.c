@@ -21,18 +21,18 @@ static void run_pair(pair *p) {
     static const uint32_t all[] = {2, 0, 1}, two[] = {0, 2};
     read_some(p, 0, 290);
     read_some(p, 1, 7);
-    for (uint32_t i = 0; i < 20; i++) step(p, all, 3);
+    for (uint32_t i = 0; i < check_cases(20, 2); i++) step(p, all, 3);
     read_some(p, 1, 90);
     read_some(p, 0, 33);
     read_some(p, 2, 8);
-    for (uint32_t i = 0; i < 12; i++) step(p, two, 2);
+    for (uint32_t i = 0; i < check_cases(12, 2); i++) step(p, two, 2);
     for (uint32_t seq = 0; seq < N_SEQS; seq++) compare_stored(p, seq);
     CHECK_STATUS(pleat_device_cache_close(p->gpu, 2, NULL, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_cache_close(p->cpu, p->seqs[2]), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_fork(p->gpu, 1, 2, NULL, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_cache_fork(p->cpu, p->seqs[1], N_MOST, &p->seqs[2]), PLEAT_OK);
     p->lengths[2] = p->lengths[1];
-    for (uint32_t i = 0; i < 9; i++) step(p, all, 3);
+    for (uint32_t i = 0; i < check_cases(9, 2); i++) step(p, all, 3);
     for (uint32_t seq = 0; seq < N_SEQS; seq++) compare_stored(p, seq);
     CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
 }
@@ -82,7 +82,7 @@ static void what_it_does_not_take_is_named(void) {
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
-enum { N_FF = 64, N_PROMPT = 40, N_CHUNK = 17, N_SINGLE = 20, N_ALL = N_PROMPT + N_CHUNK + N_SINGLE };
+enum { N_FF = 64, N_PROMPT = 40, N_CHUNK = 17, N_READ = N_PROMPT + N_CHUNK, N_ALL = N_READ + 20 };
 
 /* A golden model, and what was put in place of its tensors. */
 typedef struct tiny {
@@ -161,13 +161,16 @@ static void step_one(pleat_engine *e, pleat_seq seq, const pleat_token *tokens, 
     CHECK_STATUS(status, PLEAT_OK);
 }
 
-/* Logits of N_ALL tokens: a prompt, a later turn, single tokens. */
+/* Tokens of a conversation, N_ALL at most. */
+static uint32_t n_told(void) { return N_READ + (uint32_t)check_cases(N_ALL - N_READ, 2); }
+
+/* Logits of all tokens: a prompt, a later turn, single tokens. */
 static pleat_seq converse(pleat_engine *e, const pleat_token *tokens, uint32_t n_vocab, float *logits) {
     pleat_seq seq = {0};
     CHECK_STATUS(pleat_engine_open(e, 120, &seq), PLEAT_OK);
     step_one(e, seq, tokens, N_PROMPT, logits);
     step_one(e, seq, tokens + N_PROMPT, N_CHUNK, logits + (size_t)N_PROMPT * n_vocab);
-    for (uint32_t i = N_PROMPT + N_CHUNK; i < N_ALL; i++) step_one(e, seq, tokens + i, 1, logits + (size_t)i * n_vocab);
+    for (uint32_t i = N_READ; i < n_told(); i++) step_one(e, seq, tokens + i, 1, logits + (size_t)i * n_vocab);
     return seq;
 }
 
@@ -187,35 +190,35 @@ static double mean_kld(const float *from, const float *to, uint32_t n_rows, uint
 
 /* Alone, in company and forked: the same bits. */
 static void check_company(pleat_engine *e, pleat_seq seq, const pleat_token *tokens, uint32_t n_vocab) {
-    enum { N = 10 };
+    const uint32_t n = (uint32_t)check_cases(10, 2);
     const size_t bytes = n_vocab * sizeof(float);
-    float *many = malloc(4 * N * bytes), *alone = malloc(N * bytes);
+    float *many = malloc(4 * n * bytes), *alone = malloc(n * bytes);
     pleat_seq all[4] = {seq};
     pleat_engine_item items[4];
     CHECK_STATUS(pleat_engine_fork(e, seq, 120, &all[1]), PLEAT_OK);
     CHECK_STATUS(pleat_engine_fork(e, seq, 120, &all[2]), PLEAT_OK);
     CHECK_STATUS(pleat_engine_open(e, 120, &all[3]), PLEAT_OK);
-    for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         step_one(e, all[2], tokens + i, 1, alone + (size_t)i * n_vocab);
-        for (uint32_t j = 0, n = 0; j < 4; j++) {
+        for (uint32_t j = 0, k = 0; j < 4; j++) {
             if (j == 2) continue;
-            items[n++] = (pleat_engine_item){.seq = all[j],
+            items[k++] = (pleat_engine_item){.seq = all[j],
                                              .tokens = tokens + i + (j == 3),
                                              .n_tokens = 1,
                                              .n_logits = 1,
-                                             .logits = many + (size_t)(j * N + i) * n_vocab};
+                                             .logits = many + (size_t)(j * n + i) * n_vocab};
         }
         CHECK_STATUS(pleat_engine_step(e, items, 3, NULL), PLEAT_OK);
     }
-    CHECK_EQ_MEM(many, alone, N * bytes);
-    CHECK_EQ_MEM(many + (size_t)N * n_vocab, alone, N * bytes);
+    CHECK_EQ_MEM(many, alone, n * bytes);
+    CHECK_EQ_MEM(many + (size_t)n * n_vocab, alone, n * bytes);
     for (int j = 1; j < 4; j++) CHECK_STATUS(pleat_engine_close(e, all[j]), PLEAT_OK);
     free(many), free(alone);
 }
 
 /* A prompt of N_ALL tokens whole, and in parts: the same bits. */
 static void check_parts(const tiny *t, const pleat_token *tokens) {
-    static const uint32_t parts[] = {2, 3, 9, 20, 33, 50};
+    static const uint32_t parts[] = {33, 2, 3, 9, 20, 50};
     const uint32_t n_vocab = t->model->info.n_vocab;
     const size_t bytes = (size_t)N_ALL * n_vocab * sizeof(float);
     float *whole = malloc(bytes), *parted = malloc(bytes);
@@ -224,7 +227,7 @@ static void check_parts(const tiny *t, const pleat_token *tokens) {
     CHECK_STATUS(pleat_engine_open(e, 120, &seq), PLEAT_OK);
     step_one(e, seq, tokens, N_ALL, whole);
     CHECK_STATUS(pleat_engine_close(e, seq), PLEAT_OK);
-    for (size_t i = 0; i < CHECK_COUNT(parts); i++) {
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(parts), 1); i++) {
         CHECK_STATUS(pleat_engine_open(e, 120, &seq), PLEAT_OK);
         for (uint32_t at = 0, n; at < N_ALL; at += n) {
             n = N_ALL - at < parts[i] + 2 ? N_ALL - at : parts[i];
@@ -252,7 +255,7 @@ static void try_model(const tiny *t, const char *name) {
         const pleat_seq on_cpu = converse(engines[0], tokens, n_vocab, cpu);
         const pleat_seq on_gpu = converse(engines[1], tokens, n_vocab, gpu);
         if (i == 0) memcpy(exact, cpu, n * sizeof *exact);
-        const double of_cpu = mean_kld(exact, cpu, N_ALL, n_vocab), of_gpu = mean_kld(exact, gpu, N_ALL, n_vocab);
+        const double of_cpu = mean_kld(exact, cpu, n_told(), n_vocab), of_gpu = mean_kld(exact, gpu, n_told(), n_vocab);
         printf("# %s, heads of %u, %s: the CPU's mean KLD from its f16 %.3g, the GPU's %.3g\n", name,
                t->model->info.head_dim, specs[i], of_cpu, of_gpu);
         check_context("%s, heads of %u, %s: %g from f16, and %g on the CPU", name, t->model->info.head_dim, specs[i],

@@ -16,7 +16,8 @@
  *     check_x --device cuda       a GPU has to be there: without it tests of its kernels are skipped
  *
  * Environment: CHECK_SEED (default 1) seeds every test's random numbers; CHECK_QUICK, if set and not 0, cuts
- * check_rounds() for slow builds; PLEAT_CPU_MASK is handed to pleat_cpu_mask() before the first test.
+ * check_rounds() for slow builds, and CHECK_LEAST that and check_cases() for compute-sanitizer; PLEAT_CPU_MASK is handed to
+ * pleat_cpu_mask() before the first test.
  *
  * Programs run in the repository's root, so "models/..." is a path.  test_NAME.c is built by itself as
  * check_NAME; a line " * ctest-labels: slow" in its head keeps it out of the jobs sanitize, plain and clang.
@@ -101,6 +102,9 @@ void check_fill(float *x, size_t n, unsigned kind, float size);
 
 /* `full` rounds, or `quick` where CHECK_QUICK is set. */
 uint64_t check_rounds(uint64_t full, uint64_t quick);
+
+/* `all` cases or steps, or `least` where CHECK_LEAST is set: so many that each kernel runs. */
+uint64_t check_cases(uint64_t all, uint64_t least);
 
 /* ---- an allocator that counts and fails ------------------------------------------------------- */
 

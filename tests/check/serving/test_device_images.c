@@ -22,6 +22,7 @@ static const char *const formats[] = {"f16",
                                       "h3v3",
                                       "leankv:ah=1,al=0.02,window=32,low=h2v2",
                                       "leankv:ah=1,al=0.02,window=32",
+                                      "leankv:ah=1,al=0.02,window=32,every=8",
                                       "leankv:ah=3,al=0,window=32"};
 
 typedef struct image {
@@ -97,6 +98,7 @@ static pleat_seq take_over(pleat_engine *to, const image *m) {
 /* A prompt of n and n_steps tokens more, from one engine to the other and, where that is `to` itself, back. */
 static void hand_over(pleat_engine *from, pleat_engine *to, uint32_t n, uint32_t n_steps) {
     enum { N = 24 };
+    const uint32_t n_more = (uint32_t)check_cases(N, 2);
     pleat_seq seq, over;
     pleat_token here[N], there[N];
     CHECK_STATUS(pleat_engine_open(from, MAX_TOKENS, &seq), PLEAT_OK);
@@ -106,9 +108,9 @@ static void hand_over(pleat_engine *from, pleat_engine *to, uint32_t n, uint32_t
     over = take_over(to, &m);
     CHECK_EQ_U64(pleat_engine_length(to, over), n + n_steps);
     drop(from, &m);
-    go_on(from, seq, token, N, here);
-    go_on(to, over, token, N, there);
-    if (from == to) CHECK_EQ_MEM(there, here, sizeof here);
+    go_on(from, seq, token, n_more, here);
+    go_on(to, over, token, n_more, there);
+    if (from == to) CHECK_EQ_MEM(there, here, n_more * sizeof *here);
     m = save(to, over); /* after more tokens too */
     pleat_engine_close(from, take_over(from, &m));
     drop(to, &m);
@@ -122,8 +124,8 @@ static void images_are_the_cpus(void) {
     for (size_t i = 0; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
         check_context("%s", formats[i]);
         pleat_engine *gpu = engine_on(formats[i], 1, 0), *cpu = engine_on(formats[i], 0, 0);
-        const uint32_t lengths[] = {1, 15, 16, 33, 200, 401};
-        for (size_t k = 0; k < CHECK_COUNT(lengths) && check_failures() == 0; k++) {
+        const uint32_t lengths[] = {33, 1, 15, 16, 200, 401};
+        for (size_t k = 0; k < check_cases(CHECK_COUNT(lengths), 1) && check_failures() == 0; k++) {
             hand_over(gpu, cpu, lengths[k], k % 3 * 7);
             hand_over(cpu, gpu, lengths[k], k % 3 * 7);
             hand_over(gpu, gpu, lengths[k], k % 2 * 40);
@@ -152,7 +154,7 @@ static void images_leave_beside_steps(void) {
         CHECK_STATUS(pleat_engine_save_soon(gpu, leaves, (pleat_seq){0}, soon.data, soon.n_bytes), PLEAT_OK);
         CHECK(pleat_engine_image_pages(gpu, soon.data, soon.n_bytes) > 0);
         CHECK_STATUS(pleat_engine_close(gpu, leaves), PLEAT_OK);
-        go_on(gpu, stays, token, N, out);
+        go_on(gpu, stays, token, (uint32_t)check_cases(N, 3), out);
         const pleat_seq back = take_over(gpu, &soon);
         CHECK_EQ_MEM(soon.data, whole.data, whole.n_bytes);
         CHECK_STATUS(pleat_engine_save_soon(gpu, back, (pleat_seq){0}, soon.data, soon.n_bytes), PLEAT_OK);
@@ -172,8 +174,8 @@ static void windows_have_images(void) {
     pleat_model *plain = model;
     if ((model = windowed_model(48)) != NULL) {
         pleat_engine *gpu = engine_on("k8v4", 1, 0), *cpu = engine_on("k8v4", 0, 0);
-        const uint32_t lengths[] = {20, 48, 49, 200};
-        for (size_t k = 0; k < CHECK_COUNT(lengths) && check_failures() == 0; k++) {
+        const uint32_t lengths[] = {49, 20, 48, 200};
+        for (size_t k = 0; k < check_cases(CHECK_COUNT(lengths), 1) && check_failures() == 0; k++) {
             hand_over(gpu, cpu, lengths[k], 3);
             hand_over(cpu, gpu, lengths[k], 3);
             hand_over(gpu, gpu, lengths[k], 0);
@@ -210,7 +212,7 @@ static void what_cannot_be_restored_changes_nothing(void) {
         drop(gpu, &same);
         pleat_engine_close(gpu, fork);
         const uint64_t held = pleat_engine_pages_held(gpu, (pleat_seq){0});
-        for (uint32_t at = 0; at < m.n_bytes; at += 1 + (uint32_t)(m.n_bytes / 61)) {
+        for (uint32_t at = 0; at < m.n_bytes; at += 1 + (uint32_t)(m.n_bytes / check_cases(61, 3))) {
             m.data[at] ^= 0x40;
             CHECK_STATUS(pleat_engine_restore(gpu, m.data, m.n_bytes, (pleat_seq){0}, &other), PLEAT_E_FORMAT);
             m.data[at] ^= 0x40;

@@ -35,11 +35,10 @@ static void same_tokens(const char *spec, bool has_prefixes) {
 }
 
 static void uniform_formats_answer_alike(void) {
+    static const char *const some[] = {"k8v4", "f16", "k4v2"};
     CHECK_DEVICE();
     if (!begin()) return;
-    same_tokens("f16", true);
-    same_tokens("k8v4", true);
-    same_tokens("k4v2", true);
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(some), 1); i++) same_tokens(some[i], true);
 }
 
 /* Prompts are read whole, so only those who name breakpoints share. */
@@ -47,15 +46,16 @@ static void levels_answer_alike(void) {
     CHECK_DEVICE();
     if (!begin()) return;
     same_tokens("leankv:ah=1,al=0.02,window=32", false);
+    same_tokens("leankv:ah=1,al=0.02,window=32,every=8", false);
 }
 
 static void budgets_answer_alike(void) {
+    static const char *const some[] = {"random:budget=50%,window=8,format=k8v4,reclaim=copy", "streaming:budget=48",
+                                       "streaming:budget=60,reclaim=block",
+                                       "streaming:budget=60,format=k8v8,reclaim=none"};
     CHECK_DEVICE();
     if (!begin()) return;
-    same_tokens("streaming:budget=48", false);
-    same_tokens("random:budget=50%,window=8,format=k8v4,reclaim=copy", false);
-    same_tokens("streaming:budget=60,reclaim=block", false);
-    same_tokens("streaming:budget=60,format=k8v8,reclaim=none", false);
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(some), 1); i++) same_tokens(some[i], false);
 }
 
 /* Blocks have no images there: who is to be swapped is computed again. */
@@ -131,7 +131,7 @@ static void many_come_to_their_end(void) {
                                        "kvcomp:buffer=20+pack"};
     CHECK_DEVICE();
     if (!begin()) return;
-    for (size_t i = 0; i < CHECK_COUNT(some) && check_failures() == 0; i++) {
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(some), 1) && check_failures() == 0; i++) {
         rig r;
         static outcome out[N];
         pleat_request_id ids[N];
