@@ -626,6 +626,8 @@ static pleat_status decode(pleat_device_cache *c, uint32_t layer, const uint16_t
                                     .lse2 = scores || has_blocks ? lse2_of_all : lse2,
                                     .logits = scores ? c->logits : NULL,
                                     .logits_stride = scores ? c->logits_stride : 0,
+                                    .scored_seqs = scores ? c->lanes.scored_seqs : NULL,
+                                    .times = (float)c->lanes.policy.every,
                                     .drops_logits = scores};
     PLEAT_TRY(wait_for_received(c, stream, err));
     PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], stream, err));

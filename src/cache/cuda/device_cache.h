@@ -177,12 +177,14 @@ static inline bool pleat__device_cache_shares(const pleat_device_cache *c) {
     return !c->windows && !pleat__device_cache_has_policy(c);
 }
 
-/* What a step takes: one high slot a lane, and a low one where a token leaves the window. */
+/* What a step takes: one high slot a lane, and low ones where tokens leave the window. */
 static inline pleat__device_want pleat__device_cache_want(const pleat_device_cache *c) {
-    const pleat__device_want want = {{1, c->two_sided ? 1u : 0u},
+    const uint32_t every = c->lanes.policy.every, most_low = every > 1 ? 2 * every : 1;
+    const pleat__device_want want = {{1, c->two_sided ? most_low : 0},
                                      pleat__device_cache_has_policy(c) || c->windows,
                                      c->lanes.n_tokens,
-                                     c->lanes.policy.window};
+                                     c->lanes.policy.window,
+                                     every};
     return want;
 }
 

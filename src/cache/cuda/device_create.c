@@ -76,8 +76,6 @@ static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_erro
                        spec->high.rotated == spec->low.rotated;
     PLEAT_FAIL_IF(pleat__policy_has_low_side(spec) && alike, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: leankv of one format is on a GPU only with ah = al, which keeps the same tokens");
-    PLEAT_FAIL_IF(spec->every > 1, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: on a GPU leankv counts every step (every=1)");
     REQUIRE(spec->profile[0] == 0, "device cache: the spec's profile '%s' has not been read", spec->profile);
     REQUIRE(spec->window <= opt->max_tokens,
             "device cache: the spec's window of %u tokens is longer than the longest sequence, %u tokens", spec->window,
@@ -175,6 +173,8 @@ static pleat_status derive_pages(pleat_device_cache *c, pleat_error *err) {
     return PLEAT_OK;
 }
 
+_Static_assert(PLEAT__DEVICE_LEAVERS_CAP == PLEAT__LEAVERS_CAP, "the kernels cannot see policy.h");
+
 /* Everything that follows from the options without memory. */
 static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     const pleat_device_cache_options *opt = &c->opt;
@@ -190,6 +190,7 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
                                              .has_blocks = pleat__device_spec_has_blocks(spec),
                                              .is_code = spec->step == PLEAT_STEP_CODE,
                                              .by_position = spec->threshold == PLEAT_THRESHOLD_POSITION,
+                                             .every = pleat__counted_every(spec),
                                              .window = spec->window,
                                              .ah = spec->ah,
                                              .al = spec->al,

@@ -67,9 +67,12 @@ static bool parts_of(const pleat_device_cache *c, uint64_t n_pages, pleat__image
     return pleat__image_parts_of(&c->image_form, 0, n_pages, n_pages, p);
 }
 
-static uint32_t classed_of(const pleat_device_cache *c, uint32_t n_tokens) {
-    const uint32_t window = c->lanes.policy.window;
-    return pleat__device_cache_has_policy(c) && n_tokens > window ? n_tokens - window : 0;
+/* Tokens that have been classed, in a sequence of n_tokens whose last prompt ended with n_prompt: those that had left the
+ * window then, or in the last counted step. */
+static uint32_t classed_of(const pleat_device_cache *c, uint32_t n_tokens, uint32_t n_prompt) {
+    const uint32_t window = c->lanes.policy.window, every = c->lanes.policy.every;
+    const uint32_t n_looked = pleat__max_u32(n_prompt, n_tokens - n_tokens % every);
+    return pleat__device_cache_has_policy(c) && n_looked > window ? n_looked - window : 0;
 }
 
 /* ---- pieces -------------------------------------------------------------------------------------- */
@@ -257,7 +260,7 @@ static void write_head(const pleat_device_cache *c, const pleat_device_cache_ima
     head.n_bytes = p->n_bytes;
     head.max_tokens = of->max_tokens;
     head.n_tokens = of->n_tokens;
-    head.n_classed = classed_of(c, of->n_tokens);
+    head.n_classed = classed_of(c, of->n_tokens, of->n_prompt);
     head.n_prompt = of->n_prompt;
     head.n_pages = head.n_stored = n_pages;
     head.ah = c->opt.spec.ah;
@@ -357,7 +360,8 @@ static bool read_counts(pleat_device_cache *c, const uint8_t *in, uint64_t n_byt
                         pleat__image_parts *p) {
     if (!pleat__image_read_header(&c->image_form, in, n_bytes, head) || !parts_of(c, head->n_pages, p) ||
         p->n_bytes != n_bytes || head->n_stored != head->n_pages || head->base != 0 || head->n_tokens == 0 ||
-        head->n_tokens > c->opt.max_tokens || head->n_classed != classed_of(c, head->n_tokens) ||
+        head->n_tokens > c->opt.max_tokens || head->n_prompt > head->n_tokens ||
+        head->n_classed != classed_of(c, head->n_tokens, head->n_prompt) ||
         !(head->ah == c->opt.spec.ah && head->al == c->opt.spec.al))
         return false;
     memset(c->n_each, 0, c->opt.n_layers * sizeof *c->n_each);
@@ -380,8 +384,9 @@ static bool read_counts(pleat_device_cache *c, const uint8_t *in, uint64_t n_byt
 
 /* Do the pages of a row, the first at `pages`, hold each position once, those in the window all, and none in the hole
  * and as many other slots as are dead? */
-static bool positions_are_sound(const pleat_device_cache *c, uint32_t row, const uint8_t *pages, uint32_t n_tokens) {
-    const uint32_t hole = c->image.hole[row], n_classed = classed_of(c, n_tokens);
+static bool positions_are_sound(const pleat_device_cache *c, uint32_t row, const uint8_t *pages, uint32_t n_tokens,
+                                uint32_t n_classed) {
+    const uint32_t hole = c->image.hole[row];
     uint32_t n_dead = c->image.dead[row];
     uint8_t *seen = c->image.seen;
     memset(seen, 0, n_tokens);
@@ -401,10 +406,11 @@ static bool positions_are_sound(const pleat_device_cache *c, uint32_t row, const
 }
 
 /* Do all pages say where tokens stand as pages of such a sequence can?  Uniform formats' say nothing of it. */
-static bool pages_are_sound(const pleat_device_cache *c, const uint8_t *pages, uint32_t n_tokens) {
+static bool pages_are_sound(const pleat_device_cache *c, const uint8_t *pages, const pleat__image_header *head) {
     if (!pleat__device_cache_has_policy(c)) return true;
     for (uint32_t row = 0; row < c->rows_per_seq; row++)
-        if (!positions_are_sound(c, row, pages + c->image.before[row] * c->image_form.page_bytes, n_tokens))
+        if (!positions_are_sound(c, row, pages + c->image.before[row] * c->image_form.page_bytes, head->n_tokens,
+                                 head->n_classed))
             return false;
     return true;
 }
@@ -456,8 +462,8 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
         transfer_of(c, seq_idx, head.n_tokens, (uint8_t *)(uintptr_t)in, &p); /* which it does not write */
     pleat_status status = send_counts(c, seq_idx, s, err);
     if (status == PLEAT_OK) status = move_pages(c, &t, t.n_pieces, err);
-    const bool is_intact = status == PLEAT_OK && pleat__image_hash_end(&t.hash) == head.hash &&
-                           pages_are_sound(c, in + p.pages_at, head.n_tokens);
+    const bool is_intact =
+        status == PLEAT_OK && pleat__image_hash_end(&t.hash) == head.hash && pages_are_sound(c, in + p.pages_at, &head);
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_set_budget(c, seq_idx, head.n_prompt, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_raise_budget(c, seq_idx, most_living(c), s, err);

@@ -22,6 +22,7 @@ static const char *const formats[] = {"f16",
                                       "h3v3",
                                       "leankv:ah=1,al=0.02,window=32,low=h2v2",
                                       "leankv:ah=1,al=0.02,window=32",
+                                      "leankv:ah=1,al=0.02,window=32,every=8",
                                       "leankv:ah=3,al=0,window=32"};
 
 typedef struct image {

@@ -46,6 +46,7 @@ static void levels_answer_alike(void) {
     CHECK_DEVICE();
     if (!begin()) return;
     same_tokens("leankv:ah=1,al=0.02,window=32", false);
+    same_tokens("leankv:ah=1,al=0.02,window=32,every=8", false);
 }
 
 static void budgets_answer_alike(void) {
