@@ -23,6 +23,8 @@ FAMILIES = {
     "novel": ("novel:budget=50%", "novel:budget=25%"),
     "novel by the model's mean": ("novel:budget=50%,mean=model", "novel:budget=25%,mean=model",
                                   "novel:budget=25%,format=k8v8,mean=model"),
+    "novel with neighbours": ("novel:budget=50%,mean=model,near=2", "novel:budget=25%,mean=model,near=2"),
+    "leverage": ("leverage:budget=50%", "leverage:budget=25%"),
     "novel behind another": ("snapkv:budget=50%+novel", "snapkv:budget=25%+novel", "snapkv:budget=25%+novel:mean=model",
                              "snapkv:budget=12.5%+novel", "h2o:budget=25%+novel", "adakv:budget=25%+novel"),
     "with merge": tuple(f"{kv}+merge" for kv in ("snapkv:budget=50%", "snapkv:budget=25%", "h2o:budget=50%", "h2o:budget=25%",
@@ -45,7 +47,8 @@ OF_MODELS = {
 # What one command measures beside f16, so that little is lost when it is stopped, and f16 is not measured too often.
 GROUPS = (("One format",), ("leankv", "leankv without significance"), ("kvcomp", "kivi"),
           ("snapkv", "h2o", "streaming", "random", "novel"), ("novel by the model's mean",),
-          ("rd", "rotated"), ("novel behind another",), ("expected",), ("auto",), ("dropkv",), ("kvzip",), ("with merge",))
+          ("rd", "rotated"), ("novel behind another",), ("expected",), ("auto",), ("dropkv",), ("kvzip",), ("with merge",),
+          ("novel with neighbours", "leverage"))
 
 # What is asked of documents with the question in sight, too: a sentence below the table.
 SEEN = ("snapkv:budget=50%", "snapkv:budget=25%")

@@ -243,7 +243,7 @@ bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_
         ordered.f32 = pleat__blocks_rd_begin(run->rd, query, w.rd);
         w.query = &ordered;
     }
-    if (run->rd && run->rd->v_basis.rows) {
+    if (run->rd && run->rd->v_basis.to) {
         pleat__attn_acc_init(&components, w.sums, query->n_group, f->head_dim);
         w.acc = &components;
     }

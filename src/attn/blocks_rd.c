@@ -42,8 +42,8 @@ static void meet_means(const pleat__rd_lane *lane, const float *q, float *ab) {
 static void order_query(const pleat__rd_lane *lane, const float *q, float *out) {
     const uint32_t d = lane->head_dim;
     float components[PLEAT__MAX_HEAD_DIM];
-    if (lane->k_basis.rows) pleat__rd_split(lane->k_basis.dual, d, q, components);
-    for (uint32_t i = 0; i < d; i++) out[i] = (lane->k_basis.rows ? components : q)[lane->order[i]];
+    if (lane->k_basis.to) pleat__rd_turn(lane->k_basis.query, d, q, components);
+    for (uint32_t i = 0; i < d; i++) out[i] = (lane->k_basis.to ? components : q)[lane->order[i]];
 }
 
 float *pleat__blocks_rd_begin(const pleat__rd_lane *lane, const pleat__attn_query *query, float *memory) {
@@ -98,7 +98,7 @@ void pleat__blocks_rd_end(pleat__blocks_walk *w, const pleat__rd_lane *lane, ple
     const uint32_t d = lane->head_dim;
     for (uint32_t h = 0; h < w->query->n_group; h++) {
         float *o = w->acc->o + (size_t)h * d, out[PLEAT__MAX_HEAD_DIM];
-        pleat__rd_join(&lane->v_basis, d, o, out);
+        pleat__rd_turn(lane->v_basis.from, d, o, out);
         memcpy(o, out, d * sizeof *o);
     }
     pleat__attn_merge(acc, w->acc, w->query->n_group, d);

@@ -48,11 +48,12 @@
 #define PLEAT__RD_V_DIMS 16u   /* likewise */
 #define PLEAT__RD_EXPONENTS 145u
 
-/* Directions in which keys or values are coded, in place of channels: component j of x is row j times x, and x is the sum
- * of components times rows of the dual basis.  rows NULL: channels. */
+/* Directions in which keys or values are coded, in place of channels.  Matrices are [d][d], and turn a vector by
+ * pleat__rd_turn(): `to` to components, `from` components back, and `query` (of keys) a query, so that products with
+ * components are those with keys.  to NULL: channels. */
 typedef struct pleat__rd_basis {
-    const float *rows, *dual; /* [d][d] */
-    const float *spread;      /* [d] deviations of components; the largest first */
+    const float *to, *from, *query;
+    const float *spread; /* [d] deviations of components; the largest first */
 } pleat__rd_basis;
 
 /* What is known of a lane, by channel: [head_dim] each. */
@@ -207,10 +208,8 @@ typedef struct pleat__rd_escape {
     float add;
 } pleat__rd_escape;
 
-/* Sums of rows of the dual basis times components: what they are the components of. */
-void pleat__rd_join(const pleat__rd_basis *basis, uint32_t head_dim, const float *components, float *out);
-/* Rows, or those of the dual basis, times x. */
-void pleat__rd_split(const float *rows, uint32_t head_dim, const float *x, float *out);
+/* out = sum over i of x_i times row i of the matrix. */
+void pleat__rd_turn(const float *matrix, uint32_t head_dim, const float *x, float *out);
 pleat__rd_escape pleat__rd_k_escape(const pleat__rd_lane *lane, const pleat__block_reader *reader, uint32_t idx);
 pleat__rd_escape pleat__rd_v_escape(const pleat__rd_lane *lane, const pleat__block_reader *reader, uint32_t idx);
 

@@ -108,7 +108,7 @@ bool pleat__rd_mean_pays(float mean_square, float spread) {
 static void choose_means(pleat__rd_lane *lane, const pleat__rd_source *s, float magnitude, float *spread) {
     const pleat__rd_turns *t = lane->turns;
     const uint32_t d = lane->head_dim;
-    const bool is_split = lane->k_basis.rows; /* then all are taken away: components are of what is left */
+    const bool is_split = lane->k_basis.to; /* then all are taken away: components are of what is left */
     memcpy(spread, is_split ? lane->k_basis.spread : s->spread, d * sizeof *spread);
     memcpy(lane->flat, s->mean, d * sizeof *lane->flat);
     lane->n_means = 0;
@@ -158,7 +158,7 @@ static void choose_keys(pleat__rd_lane *lane, const pleat__rd_source *s, const f
     float steps[PLEAT__MAX_HEAD_DIM];
     double bits[PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < d; i++) {
-        const float energy = lane->k_basis.rows ? 1 : s->energy[i] + floor_energy;
+        const float energy = lane->k_basis.to ? 1 : s->energy[i] + floor_energy;
         steps[i] = round_step(pleat__rd_key_step(energy, spread[i], k));
         bits[i] = pleat__rd_entropy_of((double)(spread[i] / steps[i]));
     }
@@ -184,7 +184,7 @@ static void choose_keys(pleat__rd_lane *lane, const pleat__rd_source *s, const f
 }
 
 static void choose_values(pleat__rd_lane *lane, const pleat__rd_source *s) {
-    const float *spread = lane->v_basis.rows ? lane->v_basis.spread : s->v_rms;
+    const float *spread = lane->v_basis.to ? lane->v_basis.spread : s->v_rms;
     lane->v_vectors = 0;
     for (uint32_t at = 0; at < lane->head_dim; at += PLEAT__RD_V_DIMS) {
         double sum = 0;
@@ -207,8 +207,8 @@ static uint32_t seed_of(const pleat__rd_lane *lane) {
     sum = hash(sum, lane->mean_pair, lane->n_means * sizeof *lane->mean_pair);
     sum = hash(sum, lane->mean_x, lane->n_means * sizeof *lane->mean_x);
     sum = hash(sum, lane->mean_y, lane->n_means * sizeof *lane->mean_y);
-    sum = hash(sum, lane->k_basis.rows, lane->k_basis.rows ? (size_t)d * d * sizeof(float) : 0);
-    sum = hash(sum, lane->v_basis.rows, lane->v_basis.rows ? (size_t)d * d * sizeof(float) : 0);
+    sum = hash(sum, lane->k_basis.to, lane->k_basis.to ? (size_t)d * d * sizeof(float) : 0);
+    sum = hash(sum, lane->v_basis.to, lane->v_basis.to ? (size_t)d * d * sizeof(float) : 0);
     return hash(sum, lane->flat, d * sizeof *lane->flat);
 }
 
@@ -240,22 +240,14 @@ pleat__block_format pleat__rd_format(uint32_t head_dim) {
 
 /* ---- bases ----------------------------------------------------------------------------------------------- */
 
-void pleat__rd_split(const float *rows, uint32_t d, const float *x, float *out) {
-    for (uint32_t i = 0; i < d; i++) {
-        const float *row = rows + (size_t)i * d;
+/* Sixteen sums at a time, which stay in registers. */
+void pleat__rd_turn(const float *restrict matrix, uint32_t d, const float *restrict x, float *restrict out) {
+    for (uint32_t at = 0; at < d; at += 16) {
         float sums[16] = {0};
-        for (uint32_t j = 0; j < d; j += 16)
-            for (uint32_t l = 0; l < 16; l++) sums[l] += row[j + l] * x[j + l];
-        for (uint32_t n = 8; n > 0; n /= 2)
-            for (uint32_t l = 0; l < n; l++) sums[l] += sums[l + n];
-        out[i] = sums[0];
+        for (uint32_t i = 0; i < d; i++)
+            for (uint32_t l = 0; l < 16; l++) sums[l] += matrix[(size_t)i * d + at + l] * x[i];
+        for (uint32_t l = 0; l < 16; l++) out[at + l] = sums[l];
     }
-}
-
-void pleat__rd_join(const pleat__rd_basis *basis, uint32_t d, const float *components, float *out) {
-    memset(out, 0, d * sizeof *out);
-    for (uint32_t i = 0; i < d; i++)
-        for (uint32_t j = 0; j < d; j++) out[j] += components[i] * basis->dual[(size_t)i * d + j];
 }
 
 /* ---- the mean key ---------------------------------------------------------------------------------------- */

@@ -29,8 +29,8 @@ static double bits_of(const pleat__rd_rates *rates, double spread) {
 /* Deviations of what keys' codes are of: where a mean is not taken away, it is in them. */
 static void spreads_of(const pleat__rd_source *s, const pleat_rope *rope, uint32_t d, float *spread) {
     const uint32_t n_pairs = rope ? rope->n_dims / 2 : 0;
-    memcpy(spread, s->k.rows ? s->k.spread : s->spread, d * sizeof *spread);
-    for (uint32_t i = 0; i < n_pairs && !s->k.rows; i++) {
+    memcpy(spread, s->k.to ? s->k.spread : s->spread, d * sizeof *spread);
+    for (uint32_t i = 0; i < n_pairs && !s->k.to; i++) {
         const uint32_t x = rope->is_halves ? i : 2 * i, y = rope->is_halves ? i + n_pairs : 2 * i + 1;
         const float mx = s->mean[x] * rope->magnitude, my = s->mean[y] * rope->magnitude;
         const float square = 0.5f * (mx * mx + my * my);
@@ -47,9 +47,9 @@ double pleat__rd_expected_bytes(const pleat__rd_rates *rates, const pleat__rd_so
     double bits = 0;
     spreads_of(s, rope, d, spread);
     for (uint32_t i = 0; i < d; i++) {
-        const float step = pleat__rd_key_step(s->k.rows ? 1 : s->energy[i] + floor_energy, spread[i], k);
+        const float step = pleat__rd_key_step(s->k.to ? 1 : s->energy[i] + floor_energy, spread[i], k);
         bits += step > 0 ? bits_of(rates, (double)(spread[i] / step)) : 0;
-        bits += bits_of(rates, (double)((s->v.rows ? s->v.spread[i] : s->v_rms[i]) / v));
+        bits += bits_of(rates, (double)((s->v.to ? s->v.spread[i] : s->v_rms[i]) / v));
     }
     return PLEAT__RD_HEADER_BYTES + pleat__rd_exponents_bytes(USUAL_WIDTH) + ENDS + bits * PLEAT__RD_TOKENS / 8;
 }

@@ -315,8 +315,8 @@ static void put_key(const pleat__rd_lane *lane, uint32_t t, const float *row, fl
     const uint32_t d = lane->head_dim;
     float components[PLEAT__MAX_HEAD_DIM], key[PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < d; i++) components[lane->order[i]] = row[i];
-    if (lane->k_basis.rows) pleat__rd_join(&lane->k_basis, d, components, key);
-    for (uint32_t i = 0; i < d; i++) *key_at(k, d, t, i) = lane->k_basis.rows ? key[i] : components[i];
+    if (lane->k_basis.to) pleat__rd_turn(lane->k_basis.from, d, components, key);
+    for (uint32_t i = 0; i < d; i++) *key_at(k, d, t, i) = lane->k_basis.to ? key[i] : components[i];
 }
 
 static void load_keys(const pleat__rd_lane *lane, uint32_t block, const pleat__block_reader *r, const uint8_t *codes,
@@ -347,9 +347,9 @@ static void load_values(const pleat__rd_lane *lane, const pleat__block_reader *r
         const pleat__rd_escape e = pleat__rd_v_escape(lane, r, i);
         v[(size_t)e.token * d + e.column] += e.add;
     }
-    for (uint32_t t = 0; lane->v_basis.rows && t < T; t++) {
+    for (uint32_t t = 0; lane->v_basis.to && t < T; t++) {
         float value[PLEAT__MAX_HEAD_DIM];
-        pleat__rd_join(&lane->v_basis, d, v + (size_t)t * d, value);
+        pleat__rd_turn(lane->v_basis.from, d, v + (size_t)t * d, value);
         memcpy(v + (size_t)t * d, value, d * sizeof *value);
     }
 }

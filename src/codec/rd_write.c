@@ -83,9 +83,9 @@ static void residual_of(const pleat__rd_lane *lane, uint32_t block, uint32_t pla
     float key[PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < lane->head_dim; i++) key[i] = clamped(k[i]);
     pleat__rd_add_mean(lane, block, place, -1, key, 1);
-    if (lane->k_basis.rows) {
+    if (lane->k_basis.to) {
         float components[PLEAT__MAX_HEAD_DIM];
-        pleat__rd_split(lane->k_basis.rows, lane->head_dim, key, components);
+        pleat__rd_turn(lane->k_basis.to, lane->head_dim, key, components);
         memcpy(key, components, lane->head_dim * sizeof *key);
     }
     for (uint32_t i = 0; i < lane->head_dim; i++) out[i] = key[lane->order[i]];
@@ -95,8 +95,8 @@ static void residual_of(const pleat__rd_lane *lane, uint32_t block, uint32_t pla
 static void value_of(const pleat__rd_lane *lane, const float *v, float *out) {
     float value[PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < lane->head_dim; i++) value[i] = clamped(v[i]);
-    if (lane->v_basis.rows)
-        pleat__rd_split(lane->v_basis.rows, lane->head_dim, value, out);
+    if (lane->v_basis.to)
+        pleat__rd_turn(lane->v_basis.to, lane->head_dim, value, out);
     else
         memcpy(out, value, lane->head_dim * sizeof *out);
 }

@@ -77,7 +77,7 @@ static void multiply(const double *a, bool is_turned, const double *b, uint32_t 
 }
 
 /* Rows in the order of eigenvalues, as what a file holds. */
-static void put_rows(const double *a, const double *from, uint32_t d, double *values, float *rows, float *spread) {
+static void put_rows(const double *a, const double *from, uint32_t d, double *values, float *to, float *spread) {
     for (uint32_t i = 0; i < d; i++) values[i] = a[(size_t)i * d + i];
     for (uint32_t i = 0; i < d; i++) {
         uint32_t most = 0;
@@ -85,11 +85,11 @@ static void put_rows(const double *a, const double *from, uint32_t d, double *va
         spread[i] = values[most] > 0 ? (float)sqrt(values[most]) : 0;
         values[most] = -INFINITY;
         for (uint32_t j = 0; j < d; j++)
-            rows[(size_t)i * d + j] = pleat__f16_to_f32(pleat__f32_to_f16((float)from[(size_t)most * d + j]));
+            to[(size_t)j * d + i] = pleat__f16_to_f32(pleat__f32_to_f16((float)from[(size_t)most * d + j]));
     }
 }
 
-void pleat__basis_of_keys(const double *queries, const double *residuals, uint32_t d, double *scratch, float *rows,
+void pleat__basis_of_keys(const double *queries, const double *residuals, uint32_t d, double *scratch, float *to,
                           float *spread) {
     const size_t n = (size_t)d * d;
     double *g = scratch, *a = g + n, *b = a + n, *vectors = b + n, sum = 0;
@@ -106,15 +106,15 @@ void pleat__basis_of_keys(const double *queries, const double *residuals, uint32
             for (uint32_t k = 0; k <= j; k++) x += vectors[(size_t)i * d + k] * g[(size_t)j * d + k];
             b[(size_t)i * d + j] = x;
         }
-    put_rows(a, b, d, vectors + n, rows, spread);
+    put_rows(a, b, d, vectors + n, to, spread);
 }
 
-void pleat__basis_of_values(const double *values, uint32_t d, double *scratch, float *rows, float *spread) {
+void pleat__basis_of_values(const double *values, uint32_t d, double *scratch, float *to, float *spread) {
     const size_t n = (size_t)d * d;
     double *a = scratch, *vectors = a + n;
     memcpy(a, values, n * sizeof *a);
     diagonalise(a, vectors, d);
-    put_rows(a, vectors, d, vectors + n, rows, spread);
+    put_rows(a, vectors, d, vectors + n, to, spread);
 }
 
 /* a and b side by side: rows of a become those of the identity, and those of b the inverse's. */
@@ -143,16 +143,20 @@ static bool eliminate(double *a, double *b, uint32_t d) {
     return true;
 }
 
-bool pleat__basis_dual(const float *rows, uint32_t d, double *scratch, float *dual) {
+bool pleat__basis_undo(const float *to, uint32_t d, double *scratch, float *from, float *query) {
     const size_t n = (size_t)d * d;
     double *a = scratch, *b = a + n;
-    for (size_t i = 0; i < n; i++) a[i] = (double)rows[i];
+    for (size_t i = 0; i < n; i++) a[i] = (double)to[i];
     memset(b, 0, n * sizeof *b);
     for (uint32_t i = 0; i < d; i++) b[(size_t)i * d + i] = 1;
     if (!eliminate(a, b, d)) return false;
-    for (uint32_t i = 0; i < d; i++)
-        for (uint32_t j = 0; j < d; j++) dual[(size_t)j * d + i] = (float)b[(size_t)i * d + j];
     for (size_t i = 0; i < n; i++)
-        if (!(fabsf(dual[i]) < 0x1p48f)) return false;
+        if (!(fabs(b[i]) < 0x1p48)) return false;
+    for (uint32_t i = 0; i < d; i++)
+        for (uint32_t j = 0; j < d; j++) {
+            const float x = (float)b[(size_t)i * d + j];
+            from[(size_t)i * d + j] = x;
+            if (query) query[(size_t)j * d + i] = x;
+        }
     return true;
 }

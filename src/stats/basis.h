@@ -15,16 +15,18 @@
 /* Numbers of scratch for a basis of d dimensions. */
 static inline uint64_t pleat__basis_scratch(uint32_t d) { return 4 * (uint64_t)d * d + d; }
 
-/* rows: [d][d] of f16's precision, a component each; spread: [d] their deviations, the largest first. */
-void pleat__basis_of_keys(const double *queries, const double *residuals, uint32_t d, double *scratch, float *rows,
+/* to: [d][d] of f16's precision, a component's row of the basis in each column; spread: [d] their deviations, the
+ * largest first. */
+void pleat__basis_of_keys(const double *queries, const double *residuals, uint32_t d, double *scratch, float *to,
                           float *spread);
-void pleat__basis_of_values(const double *values, uint32_t d, double *scratch, float *rows, float *spread);
+void pleat__basis_of_values(const double *values, uint32_t d, double *scratch, float *to, float *spread);
 
 /* Rows i and j of a [d][d], or columns, turned by an angle's cosine c and sine s. */
 void pleat__turn_rows(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s);
 void pleat__turn_columns(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s);
 
-/* The basis that undoes one: x = sum of y_j dual[j].  False: there is none. */
-bool pleat__basis_dual(const float *rows, uint32_t d, double *scratch, float *dual);
+/* What undoes one: x = sum of y_i from[i]; query: the same with rows and columns exchanged, unless it is NULL.  False:
+ * there is none. */
+bool pleat__basis_undo(const float *to, uint32_t d, double *scratch, float *from, float *query);
 
 #endif

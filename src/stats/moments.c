@@ -165,6 +165,6 @@ void pleat__moments_finish(const pleat__moments *m, const pleat__rd_turns *t, co
         out->spread[i] = root(residuals[(size_t)i * d + i]);
         out->v_rms[i] = root(values[(size_t)i * d + i]);
     }
-    pleat__basis_of_keys(queries, residuals, d, rest, out->k_rows, out->k_spread);
-    pleat__basis_of_values(values, d, rest, out->v_rows, out->v_spread);
+    pleat__basis_of_keys(queries, residuals, d, rest, out->k_to, out->k_spread);
+    pleat__basis_of_values(values, d, rest, out->v_to, out->v_spread);
 }

@@ -161,18 +161,25 @@ uint64_t pleat_stats_bytes(const pleat_stats *s) {
     return up_to(books_at + write_books(&s->books, NULL), 8) + SUM_BYTES;
 }
 
+/* A file has a component's row, memory its column. */
+static float *basis_at(const pleat__stats_lane *l, uint32_t d, uint32_t row, uint32_t i) {
+    return (row < d ? l->k_to : l->v_to) + (size_t)i * d + row % d;
+}
+
 static uint8_t *write_bases(const pleat__stats_lane *l, uint32_t d, uint8_t *at) {
-    for (uint32_t i = 0; i < 2 * d * d; i++, at += 2) {
-        const uint16_t half = pleat__f32_to_f16(l->k_rows[i]); /* and v_rows behind them */
-        memcpy(at, &half, sizeof half);
-    }
+    for (uint32_t row = 0; row < 2 * d; row++)
+        for (uint32_t i = 0; i < d; i++, at += 2) {
+            const uint16_t half = pleat__f32_to_f16(*basis_at(l, d, row, i));
+            memcpy(at, &half, sizeof half);
+        }
     memcpy(at, l->k_spread, 2 * d * sizeof(float));
     return at + 2 * d * sizeof(float);
 }
 
 static void read_bases(const pleat__stats_lane *l, uint32_t d, const uint8_t *at) {
-    for (uint32_t i = 0; i < 2 * d * d; i++) l->k_rows[i] = pleat__f16_at(at + 2 * (size_t)i);
-    memcpy(l->k_spread, at + 4 * (size_t)d * d, 2 * d * sizeof(float));
+    for (uint32_t row = 0; row < 2 * d; row++)
+        for (uint32_t i = 0; i < d; i++, at += 2) *basis_at(l, d, row, i) = pleat__f16_at(at);
+    memcpy(l->k_spread, at, 2 * d * sizeof(float));
 }
 
 static void put_u32(uint8_t *at, uint32_t x) { memcpy(at, &x, sizeof x); }
@@ -208,7 +215,7 @@ pleat_status pleat_stats_write(const pleat_stats *s, void *out_bytes, uint64_t c
     return PLEAT_OK;
 }
 
-static pleat_status find_duals(pleat_stats *s) {
+static pleat_status undo_bases(pleat_stats *s) {
     const uint64_t n = pleat__basis_scratch(s->head_dim);
     double *scratch = pleat__alloc_zero(&s->al, n, sizeof *scratch);
     if (!scratch) return PLEAT_E_MEMORY;
@@ -216,8 +223,8 @@ static pleat_status find_duals(pleat_stats *s) {
     for (uint32_t i = 0; i < s->n_layers * s->n_kv_heads; i++) {
         if (!s->has_layer[i / s->n_kv_heads]) continue;
         const pleat__stats_lane l = pleat__stats_lane_of(s, i / s->n_kv_heads, i % s->n_kv_heads);
-        are_bases = are_bases && pleat__basis_dual(l.k_rows, s->head_dim, scratch, l.k_dual) &&
-                    pleat__basis_dual(l.v_rows, s->head_dim, scratch, l.v_dual);
+        are_bases = are_bases && pleat__basis_undo(l.k_to, s->head_dim, scratch, l.k_from, l.k_query) &&
+                    pleat__basis_undo(l.v_to, s->head_dim, scratch, l.v_from, NULL);
     }
     pleat__free(&s->al, scratch, n, sizeof *scratch);
     return are_bases ? PLEAT_OK : PLEAT_E_FORMAT;
@@ -225,7 +232,7 @@ static pleat_status find_duals(pleat_stats *s) {
 
 /* The fingerprint is of all but the model's. */
 pleat_status pleat__stats_seal(pleat_stats *s) {
-    if (s->has_bases) PLEAT_TRY(find_duals(s));
+    if (s->has_bases) PLEAT_TRY(undo_bases(s));
     uint8_t books[2 * PLEAT__RD_CLASSES * (1 + PLEAT__CODEBOOK_HEAD_BYTES + PLEAT__CODEBOOK_SYMBOLS)];
     const size_t n = write_books(&s->books, books);
     s->books.sum = XXH32(books, n, 0);
@@ -301,7 +308,7 @@ static bool layer_is_sound(const pleat_stats *s, uint32_t layer) {
     for (uint32_t head = 0; s->has_bases && head < s->n_kv_heads; head++) {
         const pleat__stats_lane l = pleat__stats_lane_of(s, layer, head);
         for (uint32_t i = 0; i < pleat__stats_basis_numbers(s->head_dim); i++)
-            if (!(fabsf(l.k_rows[i]) < 0x1p48f) || (l.k_rows + i >= l.k_spread && !(l.k_rows[i] >= 0))) return false;
+            if (!(fabsf(l.k_to[i]) < 0x1p48f) || (l.k_to + i >= l.k_spread && !(l.k_to[i] >= 0))) return false;
     }
     return true;
 }

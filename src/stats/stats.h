@@ -27,7 +27,7 @@ struct pleat_stats {
     pleat_stats_scale *scale; /* [n_layers] */
     float *fields;            /* [n_layers][n_kv_heads][PLEAT__STATS_FIELDS][head_dim] */
     /* [n_layers][n_kv_heads] bases of keys and of values, [2][d][d], and the deviations of what they make, [2][d]; then
-     * their duals, [2][d][d].  NULL: there are none. */
+     * what undoes them, [2][d][d], and turns queries, [d][d].  NULL: there are none. */
     float *bases;
     pleat__rd_books books;
     void *block;
@@ -38,18 +38,18 @@ struct pleat_stats {
 pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, bool has_bases,
                                  const pleat_allocator *allocator, pleat_stats **out);
 
-/* Once all is there: duals of bases, sums of books, where their codes stand, and the fingerprint.  PLEAT_E_MEMORY;
+/* Once all is there: what undoes bases, sums of books, where their codes stand, and the fingerprint.  PLEAT_E_MEMORY;
  * PLEAT_E_FORMAT: a basis is none. */
 pleat_status pleat__stats_seal(pleat_stats *stats);
 
 /* Numbers of a lane's bases that a file has, and of all. */
 static inline uint64_t pleat__stats_basis_numbers(uint32_t d) { return 2 * ((uint64_t)d * d + d); }
-static inline uint64_t pleat__stats_bases_stride(uint32_t d) { return 2 * (2 * (uint64_t)d * d + d); }
+static inline uint64_t pleat__stats_bases_stride(uint32_t d) { return 5 * (uint64_t)d * d + 2 * (uint64_t)d; }
 
 /* What is known of a lane, to be filled in. */
 typedef struct pleat__stats_lane {
-    float *mean, *energy, *spread, *v_rms;                          /* [d] */
-    float *k_rows, *v_rows, *k_spread, *v_spread, *k_dual, *v_dual; /* NULL: no bases */
+    float *mean, *energy, *spread, *v_rms;                                /* [d] */
+    float *k_to, *v_to, *k_spread, *v_spread, *k_from, *v_from, *k_query; /* NULL: no bases */
 } pleat__stats_lane;
 
 static inline pleat__stats_lane pleat__stats_lane_of(const pleat_stats *s, uint32_t layer, uint32_t head) {
@@ -57,12 +57,13 @@ static inline pleat__stats_lane pleat__stats_lane_of(const pleat_stats *s, uint3
     float *f = s->fields + lane * PLEAT__STATS_FIELDS * d;
     pleat__stats_lane out = {.mean = f, .energy = f + d, .spread = f + 2 * d, .v_rms = f + 3 * d};
     if (!s->has_bases) return out;
-    out.k_rows = s->bases + lane * pleat__stats_bases_stride(s->head_dim);
-    out.v_rows = out.k_rows + n;
-    out.k_spread = out.v_rows + n;
+    out.k_to = s->bases + lane * pleat__stats_bases_stride(s->head_dim);
+    out.v_to = out.k_to + n;
+    out.k_spread = out.v_to + n;
     out.v_spread = out.k_spread + d;
-    out.k_dual = out.v_spread + d;
-    out.v_dual = out.k_dual + n;
+    out.k_from = out.v_spread + d;
+    out.v_from = out.k_from + n;
+    out.k_query = out.v_from + n;
     return out;
 }
 
@@ -76,8 +77,8 @@ static inline pleat__rd_source pleat__stats_source(const pleat_stats *s, uint32_
                               .energy = l.energy,
                               .spread = l.spread,
                               .v_rms = l.v_rms,
-                              .k = {l.k_rows, l.k_dual, l.k_spread},
-                              .v = {l.v_rows, l.v_dual, l.v_spread}};
+                              .k = {l.k_to, l.k_from, l.k_query, l.k_spread},
+                              .v = {l.v_to, l.v_from, NULL, l.v_spread}};
 }
 
 /* ---- the collector ------------------------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ fewer.
 - The recall tasks ask for lines that hardly anything attended to before the question came. Policies that rank by the
   attention received so far (h2o, topk, leankv with al > 0) drop them like the rest. In contrast snapkv, pyramidkv and
   adakv look at the last 64 queries, the question among them, and lose what later turns ask.
-- **novel, expected, dropkv and kvzip** are not among these, which are of questions that come later.
+- **novel, leverage, expected, dropkv and kvzip** are not among these, which are of questions that come later.
   [ACCURACY.md](../ACCURACY.md) and [FRONTIER.md](../FRONTIER.md) have them beside some of these.
 - **LeanKV, calibrated** is the model's own profile. It was chosen on the even half of the samples; the first 32 of a
   task here are of the odd half. The eviction policies have nothing to calibrate. LeanKV's control looks at no attention:

@@ -18,8 +18,11 @@ static pleat_device_schedule schedule_of(device_how how) {
     return how == HOW_LANES ? PLEAT_DEVICE_PER_LANE : PLEAT_DEVICE_EQUAL_SHARES;
 }
 
-/* Tokens that steps may add: one a repetition, and some to warm up. */
-static uint32_t step_room(const device_cache *c) { return c->device->reps + 8; }
+/* Steps of a repetition: of leankv's one is counted. */
+static uint32_t steps_of(const device_cache *c) { return c->spec.every > 1 ? c->spec.every : 1; }
+
+/* Tokens that steps may add: those of repetitions, and of some to warm up. */
+static uint32_t step_room(const device_cache *c) { return (c->device->reps + 8) * steps_of(c); }
 
 /* ---- sizes ---------------------------------------------------------------------------------------------- */
 
@@ -265,7 +268,8 @@ static pleat_status weigh(device_cache *c, pleat_error *err) {
     if (status != PLEAT_OK) return status;
     c->layer_bytes = usage.bytes_attend / c->n_layers;
     if (c->spec.policy != PLEAT_POLICY_NONE)
-        c->score_bytes = SCORE_BYTES * (usage.tokens_high + (c->spec.al > 0 ? usage.tokens_low : 0)) / c->n_layers;
+        c->score_bytes =
+            SCORE_BYTES * (usage.tokens_high + (c->spec.al > 0 ? usage.tokens_low : 0)) / c->n_layers / steps_of(c);
     return PLEAT_OK;
 }
 
@@ -316,13 +320,14 @@ static pleat_status check_step(device_cache *c, pleat_error *err) {
 
 pleat_status device_cache_time(device_cache *c, device_how how, double *us, pleat_error *err) {
     const gpu *g = &c->device->gpu;
+    const uint32_t n_steps = how == HOW_STEP ? steps_of(c) : 1;
     pleat_status status = PLEAT_OK;
     if (how != HOW_STEP) status = plan(c, schedule_of(how), err);
     DEVICE_THEN(status, gpu_clock_start(g, err));
-    DEVICE_THEN(status, put(c, how, err));
+    for (uint32_t i = 0; i < n_steps; i++) DEVICE_THEN(status, put(c, how, err));
     DEVICE_THEN(status, gpu_clock_stop(g, us, err));
     if (how == HOW_STEP) DEVICE_THEN(status, check_step(c, err));
-    *us /= how == HOW_STEP ? c->n_layers : c->n_calls;
+    *us /= how == HOW_STEP ? n_steps * c->n_layers : c->n_calls;
     return status;
 }
 

@@ -195,6 +195,7 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.lse2 = args->lse2;
     a.logits = args->logits;
     a.logits_stride = args->logits_stride;
+    a.scored_seqs = args->scored_seqs;
     a.starts = (const pleat__share_start *)(void *)(memory + plan->starts_off) + args->layer * (n_shares + 1);
     a.lanes = (const pleat__device_lane *)(void *)(memory + plan->lanes_off) + args->layer * lanes_cap;
     a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off) + args->layer * lanes_cap;

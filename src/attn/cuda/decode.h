@@ -94,14 +94,17 @@ typedef struct pleat__device_attn_args {
     /* NULL, or [n_seqs][n_kv_heads * n_group][logits_stride]: logit2 of each slot, -infinity where it is dead.  The low
      * side's begin at the high side's count rounded up to 16. */
     float *logits;
-    uint64_t logits_stride; /* even; with drops_logits a multiple of 32, and logits are aligned to 128 */
-    bool drops_logits;      /* what received() has read is undefined then, and spares memory its writing */
+    uint64_t logits_stride;      /* even; with drops_logits a multiple of 32, and logits are aligned to 128 */
+    const uint32_t *scored_seqs; /* [n_seqs] of whom logits are left: where it is view.seq_idxs; NULL: of all */
+    float times;                 /* what received() multiplies by; 0: 1 */
+    bool drops_logits;           /* what received() has read is undefined then, and spares memory its writing */
 } pleat__device_attn_args;
 
 pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, const pleat__device_attn_args *args,
                                        void *workspace, pleat__device_stream stream, pleat_error *err);
 
-/* Add to the score of every slot of args->layer what it received: the largest over the group of 2^(logit2 - lse2).
+/* Add to the score of every slot of args->layer what it received: the largest over the group of
+ * 2^(logit2 - lse2), `times` over.
  * args->logits and lse2 are what decode wrote.  Sides that are not tracked, or have several scores a slot, are left
  * alone. */
 pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pleat__device_stream stream,

@@ -202,6 +202,13 @@ static __device__ __forceinline__ void set_query(warp_state<C::d> &st, const uin
         state_set_query<C::d, KB>(st, q, scale, thread);
 }
 
+/* Where a lane's logits are left; NULL: nowhere. */
+static __device__ __forceinline__ float *logits_of(const pleat__decode_params &a, uint32_t lane) {
+    const uint32_t item = lane / a.view.n_kv_heads;
+    if (!a.logits || (a.scored_seqs && a.scored_seqs[item] != a.view.seq_idxs[item])) return NULL;
+    return a.logits + (uint64_t)lane * a.view.n_group * a.logits_stride;
+}
+
 /* Add the tiles [from, to) of a lane. */
 template <class C>
 static __device__ __forceinline__ void add_lane(warp_state<C::d> &st, feeder &f, warp_ring &ring,
@@ -210,7 +217,7 @@ static __device__ __forceinline__ void add_lane(warp_state<C::d> &st, feeder &f,
     const uint32_t head = ((uint32_t)thread >> 2) % (8 / C::t);
     const uint16_t *q = a.q + ((uint64_t)lane * a.view.n_group + head) * C::d;
     if (head >= a.view.n_group) q = NULL;
-    float *logits = a.logits ? a.logits + (uint64_t)lane * a.view.n_group * a.logits_stride : NULL;
+    float *logits = logits_of(a, lane);
     const tile_run high = run_of(l, 0, from, to), low = run_of(l, 1, from, to);
     if (high.count > 0) {
         set_query<C, C::kh>(st, q, a.scale, thread);

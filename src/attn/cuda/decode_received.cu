@@ -14,6 +14,7 @@ typedef struct received_params {
     uint32_t layer;
     const float *lse2, *logits;
     uint64_t logits_stride;
+    float times;
     bool drops_logits;
 } received_params;
 
@@ -29,7 +30,8 @@ static __device__ float4 received_by(const received_params &a, const float *logi
 #pragma unroll
         for (int i = 0; i < 4; i++) most[i] = of[i] - lse2[g] > most[i] ? of[i] - lse2[g] : most[i];
     }
-    return make_float4(power_of_two(most[0]), power_of_two(most[1]), power_of_two(most[2]), power_of_two(most[3]));
+    return make_float4(a.times * power_of_two(most[0]), a.times * power_of_two(most[1]),
+                       a.times * power_of_two(most[2]), a.times * power_of_two(most[3]));
 }
 
 /* A lane, as what its slots received is added. */
@@ -106,6 +108,7 @@ pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pl
     a.lse2 = args->lse2;
     a.logits = args->logits;
     a.logits_stride = args->logits_stride;
+    a.times = args->times > 0 ? args->times : 1;
     a.drops_logits = args->drops_logits;
     const dim3 grid(args->view.n_seqs * args->view.n_kv_heads, 8);
     add_received<<<grid, RECEIVED_THREADS, 0, pleat__cuda_stream(stream)>>>(a); /* behind another stream's work */

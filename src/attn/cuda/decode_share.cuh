@@ -45,6 +45,7 @@ typedef struct pleat__decode_params {
     bool is_f16;
     float *lse2, *logits;
     uint64_t logits_stride;
+    const uint32_t *scored_seqs;
     const pleat__share_start *starts; /* [n_shares + 1] of the layer */
     const pleat__device_lane *lanes;  /* [lanes] of the layer */
     uint32_t *arrivals;               /* [lanes] of the layer: blocks that have left their part */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * lanes.cuh: what the kernels of prompt.cu and step.cu share: finding a slot's bytes, and policy/leankv.h's arithmetic,
+ * lanes.cuh: what the kernels of prompt.cu, step.cu and end.cu share: finding a slot's bytes, and policy/leankv.h's arithmetic,
  * rounded as on the CPU, so that both decide the same.
  */
 #ifndef PLEAT_CACHE_CUDA_LANES_CUH
@@ -40,6 +40,17 @@ static __device__ inline uint32_t pleat__device_row_at(const pleat__device_lanes
 /* pleat__significance(). */
 static __device__ inline float pleat__device_significance(float sum, uint32_t position, uint32_t n_tokens) {
     return position + 1 < n_tokens ? __fdiv_rn(sum, (float)(n_tokens - 1 - position)) : 0.0f;
+}
+
+/* The step's token of a lane of the batch, by one 16-byte load. */
+static __device__ inline pleat__device_new_token pleat__device_token_of(const pleat__device_lanes &l, uint32_t lane) {
+    const uint4 t = *(const uint4 *)(const void *)&l.fresh[lane];
+    return pleat__device_new_token{t.x, t.y, t.z, t.w};
+}
+
+/* pleat__step_is_counted(). */
+static __device__ inline bool pleat__device_step_is_counted(const pleat__device_policy &p, uint32_t n_tokens) {
+    return p.every == 1 || n_tokens % p.every == 0;
 }
 
 /* ah/L and al/L. */

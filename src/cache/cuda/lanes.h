@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * lanes.h: what a device cache does to the tokens of its lanes: the launchers of prompt.cu, chunk.cu, step.cu and
- * evict.cu, and the struct that their kernels are handed.
+ * lanes.h: what a device cache does to the tokens of its lanes: the launchers of prompt.cu, chunk.cu, step.cu,
+ * end.cu and evict.cu, and the struct that their kernels are handed.
  *
  *     a prompt, layer by layer     class: levels, and which token takes which slot
  *                                  (page/cuda: settle: each side gets its pages)
@@ -60,6 +60,7 @@ typedef struct pleat__device_policy {
     bool has_blocks; /* cold tokens become blocks: pleat__device_lane_blocks */
     bool is_code;    /* step=code */
     bool by_position;
+    uint32_t every; /* steps are counted where the sequence's length is a multiple of it; 1: all */
     uint32_t window;
     float ah, al;
     pleat__device_ranks ranks;
@@ -78,6 +79,9 @@ typedef struct pleat__device_lane_blocks {
     uint8_t *payloads;  /* [n_kv_heads][ends_cap][coder.cap_bytes] of one layer's prompt, and their bytes */
     uint32_t *sizes;    /* [n_kv_heads][ends_cap] */
 } pleat__device_lane_blocks;
+
+/* Tokens of a side that leave a lane in a counted step where not all are, at most: policy/policy.h. */
+#define PLEAT__DEVICE_LEAVERS_CAP 16u
 
 /* What a step is, in device memory. */
 typedef struct pleat__device_step_state {
@@ -102,8 +106,8 @@ typedef struct pleat__device_lanes {
     uint32_t *n_tokens;  /* [max_seqs] stored in the sequence, a step's new one included from grow on */
     pleat__device_new_token *fresh; /* [n_seqs * rows_per_seq], lane by lane of the batch */
     uint32_t *budgets;              /* [max_seqs] tokens that a lane keeps, where lanes have a budget */
-    /* [n_seqs] whose scores attention adds to in a step: the batch, or if the step is refused the row behind the last
-     * one, which is always empty. */
+    /* [n_seqs] whose scores attention adds to in a step: the batch's, or of those whose step is not counted, and of all
+     * if it is refused, the row behind the last one, which is always empty. */
     uint32_t *scored_seqs;
     pleat__device_step_state *step;
     /* [n_kv_heads][max_tokens] of one layer's prompt of N tokens: position of the token in high slot i at i, of that in
@@ -191,6 +195,15 @@ typedef struct pleat__device_sums {
     uint64_t key[PLEAT__HASH_WORDS];
 } pleat__device_sums;
 pleat_status pleat__device_lanes_sum(const pleat__device_sums *of, pleat__device_stream stream, pleat_error *err);
+
+/* The eight numbers of an image's hash go on by the sums of n blocks: a chain that no two launches may make at once. */
+typedef struct pleat__device_chain {
+    const uint64_t *sums; /* [n][8] device memory, aligned to 16 */
+    uint64_t n;
+    uint64_t *state; /* [8] device memory */
+    uint64_t key[PLEAT__HASH_SUMS];
+} pleat__device_chain;
+pleat_status pleat__device_lanes_stir(const pleat__device_chain *of, pleat__device_stream stream, pleat_error *err);
 
 /* Lanes of sequence seq_idx keep n_tokens tokens. */
 pleat_status pleat__device_lanes_set_budget(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t n_tokens,

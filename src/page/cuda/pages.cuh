@@ -23,6 +23,13 @@ typedef struct pleat__device_slot {
 /* Did the last plan not fit?  Then the step's kernels leave everything as it is. */
 static __device__ inline bool pleat__device_refused(const pleat__device_pages *p) { return p->pool->refused != 0; }
 
+/* Do lanes of the sequence want low slots? */
+static __device__ inline bool pleat__device_wants_low(const pleat__device_want *want, uint32_t seq_idx) {
+    if (!want->n_tokens) return true;
+    const uint32_t n_tokens = want->n_tokens[seq_idx];
+    return n_tokens >= want->low_from && (want->low_every < 2 || (n_tokens + 1) % want->low_every == 0);
+}
+
 /* Row of lane `lane` of the batch. */
 static __device__ inline uint32_t pleat__device_lane_row(const pleat__device_pages *p, uint32_t lane) {
     const uint32_t item = lane / p->rows_per_seq;

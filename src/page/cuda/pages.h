@@ -74,10 +74,11 @@ typedef struct pleat__device_pages {
 typedef struct pleat__device_want {
     uint32_t n_new[2]; /* slots, [side] */
     bool fill_hole;    /* a lane with a hole needs one high slot less */
-    /* Not NULL: [seq_idx] in device memory; lanes of sequences with fewer than low_from tokens want no low slots.  So a
-     * low slot is asked for only where a token leaves the window: low_from = window, n_tokens as before the step. */
+    /* Not NULL: [seq_idx] in device memory, as before the step; lanes of sequences with fewer than low_from tokens want no
+     * low slots, and those that one more does not make a multiple of low_every.  So low slots are asked for only where
+     * tokens leave the window: low_from = window. */
     const uint32_t *n_tokens;
-    uint32_t low_from;
+    uint32_t low_from, low_every; /* low_every 0: as 1 */
 } pleat__device_want;
 
 /* ---- memory -------------------------------------------------------------------------------------- */

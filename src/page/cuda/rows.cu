@@ -293,7 +293,7 @@ static __device__ uint32_t short_of(const pleat__device_pages *p, const pleat__d
     const uint32_t seq_idx = row / p->rows_per_seq;
     uint32_t n_new[2] = {want->n_new[0], want->n_new[1]}, n = 0;
     if (want->fill_hole && n_new[0] > 0) n_new[0] -= p->hole[row] != 0;
-    if (want->n_tokens && want->n_tokens[seq_idx] < want->low_from) n_new[1] = 0;
+    if (!pleat__device_wants_low(want, seq_idx)) n_new[1] = 0;
     for (int side = 0; side < 2; side++) {
         const uint32_t n_wanted = pages_for(p->n_slots[side][row] + n_new[side], p->page_tokens[side]);
         n += n_wanted > p->n_pages[side][row] ? n_wanted - p->n_pages[side][row] : 0;

@@ -171,7 +171,7 @@ static __device__ inline lane_plan look(const step_args *a, uint32_t lane) {
     lane_plan l = {row, {p->n_pages[0][row], p->n_pages[1][row]}, {0, 0}, {0, 0}, false};
     uint32_t n_new[2] = {a->want.n_new[0], a->want.n_new[1]};
     if (a->takes && a->want.fill_hole && n_new[0] > 0) n_new[0] -= p->hole[row] != 0;
-    if (a->takes && a->want.n_tokens && a->want.n_tokens[seq_idx] < a->want.low_from) n_new[1] = 0;
+    if (a->takes && !pleat__device_wants_low(&a->want, seq_idx)) n_new[1] = 0;
     for (int side = 0; side < 2; side++) {
         l.n_kept[side] = a->trims ? keep_of(l.n_found[side], n_slots[side], tokens[side]) : l.n_found[side];
         if (a->takes) l.n_take[side] = need_of(l.n_kept[side], n_slots[side] + n_new[side], tokens[side]);

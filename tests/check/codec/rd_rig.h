@@ -43,12 +43,13 @@ static inline void make_books(void) {
 }
 
 /* Bases whose duals are known: a reflection, with rows of other lengths. */
-static float k_rows[MAX_D * MAX_D], k_dual[MAX_D * MAX_D], v_rows[MAX_D * MAX_D], v_dual[MAX_D * MAX_D];
+static float k_to[MAX_D * MAX_D], k_from[MAX_D * MAX_D], k_query[MAX_D * MAX_D];
+static float v_to[MAX_D * MAX_D], v_from[MAX_D * MAX_D], v_query[MAX_D * MAX_D];
 static float k_spread[MAX_D], v_spread[MAX_D];
 static bool may_split = true, is_split; /* into components */
 static pleat__rd_source the_source;
 
-static inline void fill_basis(uint32_t d, float octaves, float *rows, float *dual) {
+static inline void fill_basis(uint32_t d, float octaves, float *to, float *from, float *query) {
     double across[MAX_D], square = 0;
     for (uint32_t i = 0; i < d; i++) {
         across[i] = (double)check_normal();
@@ -58,8 +59,8 @@ static inline void fill_basis(uint32_t d, float octaves, float *rows, float *dua
         const double length = exp2(check_uniform(-(double)octaves, (double)octaves));
         for (uint32_t j = 0; j < d; j++) {
             const double turned = (i == j) - 2 * across[i] * across[j] / square;
-            rows[i * d + j] = (float)(turned * length);
-            dual[i * d + j] = (float)(turned / length);
+            to[j * d + i] = (float)(turned * length);
+            from[i * d + j] = query[j * d + i] = (float)(turned / length);
         }
     }
 }
@@ -68,22 +69,22 @@ static inline pleat__rd_source source_of(uint32_t d) {
     pleat__rd_source source = {.mean = mean, .energy = energy, .spread = spread, .v_rms = v_rms};
     is_split = may_split && check_below(2);
     if (!is_split) return source;
-    fill_basis(d, 3, k_rows, k_dual);
-    fill_basis(d, 0, v_rows, v_dual);
+    fill_basis(d, 3, k_to, k_from, k_query);
+    fill_basis(d, 0, v_to, v_from, v_query);
     for (uint32_t i = 0; i < d; i++) {
         k_spread[i] = (float)exp2(check_uniform(-3, 2));
         v_spread[i] = (float)check_uniform(0.3, 1.7);
     }
-    source.k = (pleat__rd_basis){k_rows, k_dual, k_spread};
-    source.v = (pleat__rd_basis){v_rows, v_dual, v_spread};
+    source.k = (pleat__rd_basis){k_to, k_from, k_query, k_spread};
+    source.v = (pleat__rd_basis){v_to, v_from, NULL, v_spread};
     return source;
 }
 
 /* What has components `of`. */
-static inline void join(uint32_t d, const float *dual, const float *of, float *out) {
+static inline void join(uint32_t d, const float *from, const float *of, float *out) {
     for (uint32_t j = 0; j < d; j++) {
         double sum = 0;
-        for (uint32_t i = 0; i < d; i++) sum += (double)of[i] * (double)dual[i * d + j];
+        for (uint32_t i = 0; i < d; i++) sum += (double)of[i] * (double)from[i * d + j];
         out[j] = (float)sum;
     }
 }
@@ -138,8 +139,8 @@ static inline void fill_tokens(uint32_t d, uint32_t n_blocks) {
             k[i] = (is_split ? k_spread : spread)[i] * check_normal();
             value[i] = v[i] = size * (is_split ? v_spread : v_rms)[i] * check_normal();
         }
-        if (is_split) join(d, v_dual, v, value);
-        if (is_split) join(d, k_dual, memcpy(v, k, sizeof v), k);
+        if (is_split) join(d, v_from, v, value);
+        if (is_split) join(d, k_from, memcpy(v, k, sizeof v), k);
         for (uint32_t i = 0; i < d; i++) keys[t * d + i] = (float)m[i] + k[i];
     }
 }

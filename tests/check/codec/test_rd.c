@@ -207,8 +207,8 @@ static void check_component(uint32_t d, uint32_t block, uint32_t t, uint32_t i, 
                             float v_step) {
     double k_error = 0, v_error = 0, k_size = 0, v_size = 0, key = 0, value = 0;
     for (uint32_t j = 0; j < d; j++) {
-        const double k = (double)keys[((size_t)block * T + t) * d + j], by = (double)k_rows[i * d + j];
-        const double v = (double)values[((size_t)block * T + t) * d + j], v_by = (double)v_rows[i * d + j];
+        const double k = (double)keys[((size_t)block * T + t) * d + j], by = (double)k_to[j * d + i];
+        const double v = (double)values[((size_t)block * T + t) * d + j], v_by = (double)v_to[j * d + i];
         k_error += by * ((double)key_of(d, t, j) - k);
         v_error += v_by * ((double)v_out[t * d + j] - v);
         key += by * (k - m[j]);
@@ -507,16 +507,16 @@ static void plain_books(void) {
 static void plain_lane(uint32_t d, bool splits) {
     lane_init(d, false, true, 0.25f, 1);
     memset(mean, 0, sizeof mean);
-    memset(k_rows, 0, sizeof k_rows);
-    memset(v_rows, 0, sizeof v_rows);
+    memset(k_to, 0, sizeof k_to);
+    memset(v_to, 0, sizeof v_to);
     for (uint32_t i = 0; i < d; i++) {
-        k_rows[i * d + d - 1 - i] = v_rows[i * d + d - 1 - i] = 1;
+        k_to[i * d + d - 1 - i] = v_to[i * d + d - 1 - i] = 1;
         energy[i] = v_rms[i] = v_spread[i] = 1;
         spread[i] = k_spread[i] = ldexpf(1, (int)(i / 16) - 2);
     }
     pleat__rd_source source = {.mean = mean, .energy = energy, .spread = spread, .v_rms = v_rms};
-    if (splits) source.k = (pleat__rd_basis){k_rows, k_rows, k_spread};
-    if (splits) source.v = (pleat__rd_basis){v_rows, v_rows, v_spread};
+    if (splits) source.k = (pleat__rd_basis){k_to, k_to, k_to, k_spread};
+    if (splits) source.v = (pleat__rd_basis){v_to, v_to, NULL, v_spread};
     pleat__rd_lane_init(&lane, &source, &books, &turns, NULL, d, 0.25f, 1);
 }
 

@@ -210,8 +210,21 @@ static void run_graph(const pleat__device_attn_plan *plan, const pleat__device_a
     pleat__device_stream_destroy(&stream);
 }
 
-/* Attention of one layer, twice, into poisoned memory, the second time in a graph and without logits.  The scores are
- * added to once. */
+#define TIMES 8 /* what slots received counts */
+
+/* No logits are left of sequences that are not scored. */
+static void check_no_logits(const rig *a, const void *logits, int poison) {
+    const uint64_t n = (uint64_t)a->n_lanes * a->s.n_group * a->logits_stride;
+    uint8_t *now = malloc(n * sizeof(float));
+    uint64_t n_other = 0;
+    copy_back(now, logits, n * sizeof(float));
+    for (uint64_t i = 0; i < n * sizeof(float); i++) n_other += now[i] != poison;
+    CHECK_EQ_U64(n_other, 0);
+    free(now);
+}
+
+/* Attention of one layer, twice, into poisoned memory, the second time in a graph and with no sequence scored.  The
+ * scores are added to once. */
 static void rig_run(rig *a, uint32_t layer) {
     const pleat__device_stream stream = {NULL};
     const uint64_t heads = (uint64_t)a->n_lanes * a->s.n_group;
@@ -230,16 +243,21 @@ static void rig_run(rig *a, uint32_t layer) {
                    logits_off = (lse_off + heads * 4 + 511) / 256 * 256,
                    bytes = logits_off + heads * a->logits_stride * 4 + 256;
     uint8_t *p = to_device(a, NULL, bytes);
+    void *nobody = to_device(a, NULL, (uint64_t)a->s.n_seqs * sizeof(uint32_t));
+    CHECK_STATUS(pleat__device_fill(nobody, 0xFF, (uint64_t)a->s.n_seqs * sizeof(uint32_t), stream, NULL), PLEAT_OK);
     args.out = (float *)(void *)(p + out_off);
     args.lse2 = (float *)(void *)(p + lse_off);
+    args.logits = (float *)(void *)(p + logits_off);
     args.logits_stride = a->logits_stride;
+    args.times = TIMES;
     for (uint32_t i = 0; i < 2; i++) {
-        args.logits = i == 0 ? (float *)(void *)(p + logits_off) : NULL;
-        CHECK_STATUS(pleat__device_fill(p, 0xC3 + (int)i, i == 0 ? bytes : logits_off, stream, NULL), PLEAT_OK);
+        args.scored_seqs = i == 0 ? NULL : nobody;
+        CHECK_STATUS(pleat__device_fill(p, 0xC3 + (int)i, bytes, stream, NULL), PLEAT_OK);
         if (i == 0) {
             CHECK_STATUS(pleat__device_attn_schedule(&plan, &a->device, p, stream, &err), PLEAT_OK);
             CHECK_STATUS(pleat__device_attn_decode(&plan, &args, p, stream, &err), PLEAT_OK);
             CHECK_STATUS(pleat__device_attn_received(&args, stream, &err), PLEAT_OK);
+            copy_back(a->logits, args.logits, heads * a->logits_stride * 4);
         } else {
             CHECK_STATUS(pleat__device_wait(stream, NULL), PLEAT_OK);
             run_graph(&plan, &args, p);
@@ -247,7 +265,7 @@ static void rig_run(rig *a, uint32_t layer) {
         copy_back(a->out[i], args.out, a->out_floats * 4);
         copy_back(a->lse2[i], args.lse2, heads * 4);
     }
-    copy_back(a->logits, p + logits_off, heads * a->logits_stride * 4);
+    check_no_logits(a, args.logits, 0xC4);
     CHECK_EQ_MEM(a->out[0], a->out[1], a->out_floats * 4);
     CHECK_EQ_MEM(a->lse2[0], a->lse2[1], heads * 4);
     while (a->n_memory > n_before) pleat__device_free(a->memory[--a->n_memory]);
@@ -399,8 +417,8 @@ static void check_scores(rig *a, uint32_t layer) {
                     most = fmax(most, x > -INFINITY ? exp2(x) : 0);
                 }
                 float *score = &pleat__scores(l, page)[slot % l->tokens];
-                CHECK_NEAR((double)pleat__scores(l, now + (page - a->pool))[slot % l->tokens], (double)*score + most,
-                           2e-6);
+                CHECK_NEAR((double)pleat__scores(l, now + (page - a->pool))[slot % l->tokens],
+                           (double)*score + TIMES * most, TIMES * 2e-6);
                 memcpy(score, now + ((uint8_t *)score - a->pool), sizeof *score);
             }
             low_from = (n + 15) / 16 * 16;

@@ -198,7 +198,9 @@ static void draw_batch(world *w) {
 static pleat__want want_of(const world *w, const pleat__device_want *want, uint32_t seq_idx) {
     pleat__want out = {.n_new = {want->n_new[0], want->n_new[1]}, .fill_hole = want->fill_hole};
     memcpy(out.page_tokens, w->s.page_tokens, sizeof out.page_tokens);
-    if (want->n_tokens && w->n_tokens[seq_idx] < want->low_from) out.n_new[1] = 0;
+    const uint32_t every = want->low_every > 1 ? want->low_every : 1;
+    if (want->n_tokens && (w->n_tokens[seq_idx] < want->low_from || (w->n_tokens[seq_idx] + 1) % every > 0))
+        out.n_new[1] = 0;
     return out;
 }
 
@@ -259,7 +261,9 @@ static void grow(world *w, const pleat__device_want *want) {
 }
 
 static pleat__device_want draw_want(world *w) {
-    pleat__device_want want = {.fill_hole = check_below(2) == 0, .low_from = (uint32_t)check_below(20)};
+    pleat__device_want want = {.fill_hole = check_below(2) == 0,
+                               .low_from = (uint32_t)check_below(20),
+                               .low_every = check_below(8) ? 0 : (uint32_t)check_between(1, 3)};
     for (int side = 0; side < 2; side++)
         want.n_new[side] =
             (uint32_t)(check_below(w->growing ? 2 : 8) ? check_below(2) : check_below(3 * w->s.page_tokens[side]));

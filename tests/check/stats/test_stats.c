@@ -59,20 +59,21 @@ static double between(const double *a, uint32_t d, const float *x, const float *
 }
 
 /* Components are not correlated, the widest come first, and an error of any costs a logit as much: K^T K is the energy of
- * queries.  Values' bases are orthonormal.  Dual bases undo them. */
+ * queries.  Values' bases are orthonormal.  What undoes them does. */
 static void test_bases(void) {
     enum { D = 48 };
     static double queries[D * D], residuals[D * D], scratch[4 * D * D + D];
-    static float rows[D * D], dual[D * D], spread[D];
+    static float to[D * D], rows[D * D], from[D * D], query[D * D], spread[D];
     for (uint32_t round = 0; round < 6; round++) {
         const uint32_t d = 16 + 16 * (round % 3);
         fill_covariance(d, 4 * d, queries);
         fill_covariance(d, 3 * d, residuals);
         if (round < 3)
-            pleat__basis_of_keys(queries, residuals, d, scratch, rows, spread);
+            pleat__basis_of_keys(queries, residuals, d, scratch, to, spread);
         else
-            pleat__basis_of_values(residuals, d, scratch, rows, spread);
-        CHECK(pleat__basis_dual(rows, d, scratch, dual));
+            pleat__basis_of_values(residuals, d, scratch, to, spread);
+        CHECK(pleat__basis_undo(to, d, scratch, from, query));
+        for (uint32_t i = 0; i < d * d; i++) rows[i] = to[i % d * d + i / d];
         double most = 0;
         for (uint32_t i = 0; i < d; i++) most = fmax(most, queries[i * d + i]);
         for (uint32_t i = 0; i < d; i++)
@@ -80,11 +81,12 @@ static void test_bases(void) {
                 double energy = 0, unity = 0, same = 0;
                 for (uint32_t k = 0; k < d; k++) {
                     energy += (double)rows[k * d + i] * (double)rows[k * d + j];
-                    unity += (double)rows[i * d + k] * (double)dual[j * d + k];
+                    unity += (double)rows[i * d + k] * (double)from[j * d + k];
                     same += (double)rows[i * d + k] * (double)rows[j * d + k];
                 }
                 check_context("round %u, %u and %u of %u", round, i, j, d);
                 CHECK_NEAR(unity, i == j, 1e-4);
+                CHECK(query[i * d + j] == from[j * d + i]);
                 if (round < 3) CHECK_NEAR(energy, queries[i * d + j], 2e-3 * most);
                 if (round >= 3) CHECK_NEAR(same, i == j, 2e-3);
                 const double both = (double)spread[i] * (double)spread[j];
@@ -93,8 +95,8 @@ static void test_bases(void) {
                 CHECK(j == 0 || spread[j] <= spread[j - 1]);
             }
     }
-    memset(rows, 0, sizeof rows);
-    CHECK(!pleat__basis_dual(rows, 16, scratch, dual));
+    memset(to, 0, sizeof to);
+    CHECK(!pleat__basis_undo(to, 16, scratch, from, NULL));
 }
 
 /* A file whose sum holds and whose bases are none is refused. */
