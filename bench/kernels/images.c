@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * images.c: how fast a sequence leaves a GPU and comes back, its image, beside a copy of as many bytes; and what decoding
- * of others takes meanwhile.
+ * of others takes meanwhile, beside plain copies too, which tell what of that is the link's.
  *
  *     bench_images [TOKENS [SPEC...]]      of Llama-3-8B's shape; 8192 tokens, f16 k8v4 k4v2
  *
@@ -60,7 +60,10 @@ typedef struct traveller {
     pleat_device_cache *cache;
     uint32_t n_tokens;
     uint64_t n_bytes;
-    void *image; /* pinned */
+    void *memory, *image; /* pinned: its pages begin at a multiple of 64 bytes */
+    void *there;          /* as many bytes of the GPU's */
+    pleat__device_stream stream;
+    bool is_plain; /* copies as many bytes, and no more */
     atomic_bool ends;
     atomic_uint n_trips;
 } traveller;
@@ -70,7 +73,17 @@ static void traveller_init(traveller *t, const char *spec, uint32_t n_tokens) {
     *t = (traveller){.cache = make_cache(spec, 2, n_tokens), .n_tokens = n_tokens};
     fill(t->cache, 0, n_tokens);
     must(pleat_device_cache_image_bytes(t->cache, 0, &t->n_bytes, NULL, &err), &err);
-    must(pleat__device_alloc_host(t->n_bytes, &t->image, &err), &err);
+    must(pleat__device_alloc_host(t->n_bytes + 64, &t->memory, &err), &err);
+    must(pleat__device_alloc(t->n_bytes, &t->there, &err), &err);
+    must(pleat__device_stream_create(&t->stream, &err), &err);
+    t->image = (char *)t->memory + pleat_device_cache_image_shift(t->cache, t->n_bytes);
+}
+
+static void traveller_release(traveller *t) {
+    pleat__device_stream_destroy(&t->stream);
+    pleat__device_free(t->there);
+    pleat__device_free_host(t->memory);
+    pleat_device_cache_destroy(&t->cache);
 }
 
 static void save(const traveller *t) {
@@ -88,14 +101,25 @@ static void leave(const traveller *t) {
     must(pleat_device_cache_close(t->cache, 1, NULL, &err), &err);
 }
 
+static void copy(const traveller *t, void *to, const void *from) {
+    pleat_error err = {0};
+    must(pleat__device_copy(to, from, t->n_bytes, t->stream, &err), &err);
+    must(pleat__device_wait(t->stream, &err), &err);
+}
+
 static void *travel(void *of) {
     traveller *t = of;
     pleat_error err = {0};
     must(pleat__device_use(0, &err), &err);
     while (!atomic_load(&t->ends)) {
-        save(t);
-        restore(t);
-        leave(t);
+        if (t->is_plain) {
+            copy(t, t->memory, t->there);
+            copy(t, t->there, t->memory);
+        } else {
+            save(t);
+            restore(t);
+            leave(t);
+        }
         atomic_fetch_add(&t->n_trips, 1);
     }
     return NULL;
@@ -104,11 +128,7 @@ static void *travel(void *of) {
 /* ---- alone ------------------------------------------------------------------------------------------- */
 
 static void alone(const traveller *t, const char *spec) {
-    const pleat__device_stream stream = {NULL};
-    pleat_error err = {0};
-    void *there = NULL;
     double out_image = 0, in_image = 0, out = 0, in = 0;
-    must(pleat__device_alloc(t->n_bytes, &there, &err), &err);
     for (int i = 0; i < ROUNDS; i++) {
         double from = measure_now_s();
         save(t);
@@ -118,16 +138,12 @@ static void alone(const traveller *t, const char *spec) {
         in_image = best_of(in_image, from, t->n_bytes);
         leave(t);
         from = measure_now_s();
-        must(pleat__device_copy(t->image, there, t->n_bytes, stream, &err), &err);
-        must(pleat__device_wait(stream, &err), &err);
+        copy(t, t->memory, t->there);
         out = best_of(out, from, t->n_bytes);
         from = measure_now_s();
-        must(pleat__device_copy(there, t->image, t->n_bytes, stream, &err), &err);
-        must(pleat__device_wait(stream, &err), &err);
+        copy(t, t->there, t->memory);
         in = best_of(in, from, t->n_bytes);
     }
-    pleat__device_free(there);
-    save(t); /* the image that was copied over */
     printf("| %s | %.0f | %.1f, %.2f of the link's %.1f | %.1f, %.2f of %.1f |", spec, (double)t->n_bytes / 1e6,
            out_image, out_image / out, out, in_image, in_image / in, in);
 }
@@ -184,10 +200,12 @@ static double step_ms(const others *o) {
     return (double)ms / STEPS;
 }
 
-static void beside(traveller *t, const others *o) {
+static void beside(traveller *t, const others *o, bool is_plain) {
     pthread_t thread;
     (void)step_ms(o);
     const double quiet = step_ms(o);
+    t->is_plain = is_plain;
+    atomic_store(&t->ends, false);
     if (pthread_create(&thread, NULL, travel, t)) exit(1);
     (void)step_ms(o);
     const uint32_t n_before = atomic_load(&t->n_trips);
@@ -195,7 +213,7 @@ static void beside(traveller *t, const others *o) {
     const uint32_t n_trips = atomic_load(&t->n_trips) - n_before;
     atomic_store(&t->ends, true);
     (void)pthread_join(thread, NULL);
-    printf(" %.2f for %.2f ms, %+.1f %% | %.1f |\n", busy, quiet, 100 * (busy / quiet - 1),
+    printf(" %.2f for %.2f ms, %+.1f %%; %.1f GB/s |", busy, quiet, 100 * (busy / quiet - 1),
            2.0 * n_trips * (double)t->n_bytes / 1e9 / s);
 }
 
@@ -206,16 +224,18 @@ int main(int argc, char **argv) {
     const int n = argc > 2 ? argc - 2 : 3;
     others o = {0};
     others_init(&o);
-    printf("| KV | image, MB | saved, GB/s | restored, GB/s | a step of others meanwhile | moved then, GB/s |\n"
+    printf("| KV | image, MB | saved, GB/s | restored, GB/s | a step of others meanwhile; moved then | beside plain "
+           "copies |\n"
            "|---|---|---|---|---|---|\n");
     for (int i = 0; i < n; i++) {
         traveller t;
         traveller_init(&t, specs[i], n_tokens);
         alone(&t, specs[i]);
-        beside(&t, &o);
+        beside(&t, &o, false);
+        beside(&t, &o, true);
+        printf("\n");
         fflush(stdout);
-        pleat__device_free_host(t.image);
-        pleat_device_cache_destroy(&t.cache);
+        traveller_release(&t);
     }
     others_release(&o);
     return 0;

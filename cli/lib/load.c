@@ -157,22 +157,11 @@ static int open_model(const load_options *o, loaded *l) {
     return CLI_OK;
 }
 
-/* Requests on a GPU have no blocks yet. */
-static int check_served(const load_options *o) {
-    for (uint32_t i = 0; i < o->kv.n; i++) {
-        if (o->kv.spec[i].compressor == PLEAT_COMPRESSOR_NONE) continue;
-        cli_error("--kv %s: blocks are not served on a GPU; run and eval have those of kvcomp+pack", o->kv.text[i]);
-        return CLI_USAGE;
-    }
-    return CLI_OK;
-}
-
 int load_model(load_options *o, common_options *common, loaded *l) {
     memset(l, 0, sizeof *l);
     int code = check_replays(o);
     if (code == CLI_OK) code = check_stats(o, common);
     if (code == CLI_OK) code = load_find_device(o, l);
-    if (code == CLI_OK && l->n_devices && o->in_parts) code = check_served(o);
     if (code == CLI_OK) code = note_shipped(o, common, l);
     if (code == CLI_OK) code = open_model(o, l);
     if (code == CLI_OK && l->n_devices && !o->in_parts) o->chunk_tokens = l->info.n_ctx;
@@ -213,7 +202,7 @@ pleat_engine_options load_engine_options(const load_options *o, const loaded *l,
     opt.stats = l->stats;
     if (!l->n_devices || !o->in_parts) return opt;
     opt.fixed_splits = !o->free_splits;
-    if (spec.policy != PLEAT_POLICY_NONE) /* what follows a prompt would be read token by token */
+    if (!pleat_spec_is_exact(&spec)) /* what follows a prompt would be read token by token */
         opt.chunk_tokens = opt.max_tokens ? opt.max_tokens : l->info.n_ctx;
     return opt;
 }

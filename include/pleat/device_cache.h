@@ -281,6 +281,9 @@ typedef struct pleat_device_cache_image {
 /* Take the memory that the first image would else take. */
 PLEAT_API pleat_status pleat_device_cache_expect_images(pleat_device_cache *cache, pleat_error *err);
 
+/* An image of n_bytes is copied fastest where it begins so many bytes, below 64, behind a multiple of 64. */
+PLEAT_API uint64_t pleat_device_cache_image_shift(const pleat_device_cache *cache, uint64_t n_bytes);
+
 /* Bytes of the sequence's image; 0: it is empty.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_image_bytes(pleat_device_cache *cache, uint32_t seq_idx, uint64_t *n_bytes,
                                                       void *stream, pleat_error *err);

@@ -194,6 +194,11 @@ pleat_status pleat_device_cache_check(pleat_device_cache *cache, void *stream, p
     return none(err);
 }
 
+uint64_t pleat_device_cache_image_shift(const pleat_device_cache *cache, uint64_t n_bytes) {
+    (void)cache, (void)n_bytes;
+    return 0;
+}
+
 pleat_status pleat_device_cache_image_bytes(pleat_device_cache *cache, uint32_t seq_idx, uint64_t *n_bytes,
                                             void *stream, pleat_error *err) {
     (void)cache, (void)seq_idx, (void)n_bytes, (void)stream;

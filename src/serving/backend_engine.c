@@ -228,13 +228,11 @@ static pleat_status check_engine(const pleat_engine *engine, pleat_error *err) {
     PLEAT_FAIL_IF(n_open > 0, err, PLEAT_E_ARG, PLEAT_NOWHERE, "serving: the engine has %u open sequences", n_open);
     pleat_engine_get_options(engine, &o);
     PLEAT_FAIL_IF(
-        o.devices > 0 && o.spec.policy != PLEAT_POLICY_NONE && o.chunk_tokens < o.max_tokens, err, PLEAT_E_UNSUPPORTED,
+        o.devices > 0 && !pleat_spec_is_exact(&o.spec) && o.chunk_tokens < o.max_tokens, err, PLEAT_E_UNSUPPORTED,
         PLEAT_NOWHERE,
-        "serving: on a GPU a prompt is read whole where a policy acts: chunks of %u are shorter than sequences "
-        "of %u",
+        "serving: on a GPU a prompt is read whole where a policy acts or tokens become blocks: chunks of %u are "
+        "shorter than sequences of %u",
         o.chunk_tokens, o.max_tokens);
-    PLEAT_FAIL_IF(o.devices > 0 && o.spec.compressor != PLEAT_COMPRESSOR_NONE, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "serving: blocks are not served on a GPU");
     PLEAT_FAIL_IF(o.spec.policy == PLEAT_POLICY_KVZIP, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "serving: kvzip reads each prompt twice, which no request does: it would keep every token");
     return PLEAT_OK;

@@ -12,6 +12,7 @@
  *
  * An error in the middle (no memory) leaves requests waiting or running as they were.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -345,6 +346,7 @@ static pleat_status run_plan(pleat_serving *s, const pleat__sched_plan *plan, ui
 static void count_slots(pleat_serving *s, pleat_seq seq) {
     uint64_t n_live, n_held;
     s->backend.slots_of(s->backend.ctx, seq, &n_live, &n_held);
+    assert(n_live <= n_held);
     if (n_held > 0) s->stats.fragmentation[100 * (n_held - n_live) / n_held]++;
 }
 

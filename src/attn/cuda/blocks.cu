@@ -4,7 +4,7 @@
  *
  * A warp is a thread block, and walks the blocks of one part of a lane.  Of a block:
  *
- *     payload ── cp.async ──> shared memory
+ *     payload up to its keys' end, and its values ── copies ──> shared memory
  *     q * steps of keys ──> f16, in registers                                     s = q.min + (q*step).code
  *     32 places of keys ── blocks_codes.cuh ──> rows of nibbles ── mma ──> logits
  *     weights * steps of values ──> f16                                           o = sum p*min + (p*step).code
@@ -20,7 +20,9 @@
  *     C of 16 places          rows r, r + 8: places 4r + 2i, 4r + 2i + 1 of 32; of 16 dimensions likewise
  *     A of 16 places (values) columns 2j, 2j + 1, 2j + 8, 2j + 9: places 8j + i, + 4, + 2, + 6 of 32
  *
- *     shared memory of a warp   payload | rows
+ * Values come while keys are multiplied, the next block's keys while values are.
+ *
+ *     shared memory of a warp   head: payload up to its keys' end | tail: its values | rows
  */
 #include "attn/cuda/blocks.h"
 #include "attn/cuda/blocks_codes.cuh"
@@ -37,93 +39,105 @@
 #define WARPS 16         /* of a multiprocessor, at least: what registers are for */
 #define EVEN 0x000F000Fu /* codes of even nibbles, at the lower end of halves */
 #define ODD 0x00F000F0u
+#define BEHIND 16u /* what is read behind a section, at most */
 #define TWO_24 16777216.0f
 #define TWO_20 1048576.0f
 #define QUERY_SHIFT 3 /* queries are taken times 2^-3: times a step they are not to be above what a half can be */
 
 /* Addresses in shared memory. */
 typedef struct warp_plan {
-    uint32_t payload, rows, bar, end;
+    uint32_t head, tail, rows, bars, end; /* head: a payload up to its keys; tail: its values */
+    uint32_t head_units;                  /* that are copied, if there are so many */
 } warp_plan;
 
-template <int D> static __host__ __device__ inline warp_plan plan_of(uint32_t base, uint32_t payload_bytes) {
+template <int D>
+static __host__ __device__ inline warp_plan plan_of(uint32_t base, const pleat__device_block_lanes &l) {
+    const uint32_t unit_bytes = 4 * ((l.by_channel ? D : 1) + T), plane_bytes = T * D / 8;
     warp_plan w;
-    w.payload = base;
-    w.rows = base + (payload_bytes + 16 + 127) / 128 * 128; /* what is read behind a section */
-    w.bar = w.rows + D * ROW_BYTES;
-    w.end = w.bar + 16;
+    w.head_units = (HEADER + unit_bytes + T + plane_bytes * l.k_bits + 15) / 16;
+    w.head = base;
+    w.tail = w.head + w.head_units * 16 + BEHIND;
+    w.rows = (w.tail + plane_bytes * l.v_bits + 16 + BEHIND + 127) / 128 * 128;
+    w.bars = w.rows + D * ROW_BYTES;
+    w.end = w.bars + 16;
     return w;
 }
 
 /* ---- payloads ------------------------------------------------------------------------------------------- */
 
-/* What comes next of a row's payloads. */
+/* A row's payload. */
 typedef struct walk {
-    const uint32_t *ends; /* of the next block */
+    const uint32_t *next; /* where the next one ends */
     const uint32_t *page; /* the page that it begins in, */
     uint32_t unit;        /* and where there */
-    uint32_t before;      /* units before it in the row */
+    uint32_t end, n;      /* units of the row before its end; its own */
 } walk;
 
 static __device__ __forceinline__ walk walk_from(const pleat__device_block_lanes &l, uint32_t row, uint32_t block) {
-    const uint32_t *ends = l.ends + (uint64_t)row * l.ends_cap;
-    const uint32_t before = block > 0 ? __ldg(ends + block - 1) : 0;
-    return walk{ends + block, l.ids + (uint64_t)row * l.row_len + l.row_len - 1 - before / l.page_units,
-                before % l.page_units, before};
+    const uint32_t *ends = l.ends + (uint64_t)row * l.ends_cap + block;
+    const uint32_t before = block > 0 ? __ldg(ends - 1) : 0, end = __ldg(ends);
+    return walk{ends + 1, l.ids + (uint64_t)row * l.row_len + l.row_len - 1 - before / l.page_units,
+                before % l.page_units, end, end - before};
 }
 
-/* f(address, offset, bytes) of pieces of the next payload, which may go on in other pages: LANES 32, of every 32nd from
- * the thread's own on; 1, of all.  Returns its bytes. */
-template <int LANES, class F>
-static __device__ __forceinline__ uint32_t each_piece(const pleat__device_block_lanes &l, walk *at, F f) {
-    const uint32_t end = __ldg(at->ends++), n = end - at->before, first = l.page_units - at->unit;
-#pragma unroll 1
-    for (uint32_t i = LANES == 32 ? threadIdx.x : 0;; i += LANES) {
-        const uint32_t begin = i > 0 ? first + (i - 1) * l.page_units : 0, skipped = i > 0 ? 0 : at->unit;
-        if (begin >= n) break;
-        f(l.base + at->page[-(int32_t)i] * l.page_bytes + skipped * 16, begin * 16,
-          min(n - begin, l.page_units - skipped) * 16);
-    }
-    at->before = end;
+static __device__ __forceinline__ void skip_units(const pleat__device_block_lanes &l, walk *at, uint32_t n) {
     at->unit += n;
     for (; at->unit >= l.page_units; at->unit -= l.page_units) at->page--;
-    return n * 16;
+}
+
+static __device__ __forceinline__ void walk_on(const pleat__device_block_lanes &l, walk *at) {
+    const uint32_t end = __ldg(at->next++);
+    skip_units(l, at, at->n);
+    at->n = end - at->end;
+    at->end = end;
+}
+
+/* f(address, offset, bytes) of pieces of n units of a payload from `at` on, which may go on in other pages: LANES 32, of
+ * every 32nd from the thread's own on; 1, of all. */
+template <int LANES, class F>
+static __device__ __forceinline__ void each_piece(const pleat__device_block_lanes &l, const walk &at, uint32_t n, F f) {
+    const uint32_t first = l.page_units - at.unit;
+#pragma unroll 1
+    for (uint32_t i = LANES == 32 ? threadIdx.x : 0;; i += LANES) {
+        const uint32_t begin = i > 0 ? first + (i - 1) * l.page_units : 0, skipped = i > 0 ? 0 : at.unit;
+        if (begin >= n) break;
+        f(l.base + at.page[-(int32_t)i] * l.page_bytes + skipped * 16, begin * 16,
+          min(n - begin, l.page_units - skipped) * 16);
+    }
 }
 
 #if PLEAT__HAS_WGMMA
 
-static __device__ __forceinline__ void begin_copies(uint32_t bar) {
-    if (threadIdx.x == 0) pleat__bar_init(bar, 1);
-    if (threadIdx.x == 0) pleat__bars_are_ready();
+static __device__ __forceinline__ void begin_copies(uint32_t bars) {
+    if (threadIdx.x < 2) pleat__bar_init(bars + 8 * threadIdx.x, 1);
+    if (threadIdx.x < 2) pleat__bars_are_ready();
     __syncwarp();
 }
 
-/* The next payload to `to`, and the one behind it to where it is near. */
-static __device__ __forceinline__ void copy_payload(const pleat__device_block_lanes &l, walk *at, bool is_last,
-                                                    uint32_t to, uint32_t bar, uint32_t *parity) {
-    const uint32_t n = each_piece<32>(l, at, [to, bar](const uint8_t *from, uint32_t offset, uint32_t n_bytes) {
+/* Units of a payload to `to`; and until they are there. */
+static __device__ __forceinline__ void copy_units(const pleat__device_block_lanes &l, const walk &at, uint32_t n,
+                                                  uint32_t to, uint32_t bar) {
+    each_piece<32>(l, at, n, [to, bar](const uint8_t *from, uint32_t offset, uint32_t n_bytes) {
         pleat__bulk_copy(to + offset, from, n_bytes, bar);
     });
-    if (threadIdx.x == 0) pleat__bar_expect(bar, n);
-    walk next = *at;
-    if (!is_last)
-        each_piece<32>(l, &next,
-                       [](const uint8_t *from, uint32_t, uint32_t n_bytes) { pleat__bulk_prefetch(from, n_bytes); });
-    pleat__bar_wait(bar, *parity);
-    *parity ^= 1;
+    if (threadIdx.x == 0) pleat__bar_expect(bar, n * 16);
 }
+static __device__ __forceinline__ void wait_for_units(uint32_t bar, uint32_t parity) { pleat__bar_wait(bar, parity); }
 
 #else
 
 static __device__ __forceinline__ void begin_copies(uint32_t) {}
 
-static __device__ __forceinline__ void copy_payload(const pleat__device_block_lanes &l, walk *at, bool, uint32_t to,
-                                                    uint32_t, uint32_t *) {
-    each_piece<1>(l, at, [to](const uint8_t *from, uint32_t offset, uint32_t n_bytes) {
+static __device__ __forceinline__ void copy_units(const pleat__device_block_lanes &l, const walk &at, uint32_t n,
+                                                  uint32_t to, uint32_t) {
+    each_piece<1>(l, at, n, [to](const uint8_t *from, uint32_t offset, uint32_t n_bytes) {
         for (uint32_t i = 16 * threadIdx.x; i < n_bytes; i += 512) pleat__copy_16(to + offset + i, from + i);
     });
     pleat__copies_commit();
+}
+static __device__ __forceinline__ void wait_for_units(uint32_t, uint32_t) {
     pleat__copies_wait<0>();
+    __syncwarp();
 }
 
 #endif
@@ -145,13 +159,14 @@ static __device__ __forceinline__ unit_pair expand_units(uint32_t two) {
 }
 
 /* Units of keys are at a multiple of 4, those of values at a multiple of 2. */
-static __device__ __forceinline__ unit_pair key_units_at(uint32_t units, uint32_t n_units, uint32_t i, bool is_wide) {
+template <bool WIDE_UNITS>
+static __device__ __forceinline__ unit_pair key_units_at(uint32_t units, uint32_t n_units, uint32_t i) {
     const uint32_t two = load_4(units + 2 * i);
-    return is_wide ? unit_pair{two, load_4(units + 2 * (n_units + i))} : expand_units(two);
+    return WIDE_UNITS ? unit_pair{two, load_4(units + 2 * (n_units + i))} : expand_units(two);
 }
-static __device__ __forceinline__ unit_pair value_units_at(uint32_t units, uint32_t i, bool is_wide) {
+template <bool WIDE_UNITS> static __device__ __forceinline__ unit_pair value_units_at(uint32_t units, uint32_t i) {
     const uint32_t bit = units % 4 * 8 + 16 * i, two = load_bits(units & ~3u, bit);
-    return is_wide ? unit_pair{two, load_bits(units & ~3u, bit + 16 * T)} : expand_units(two);
+    return WIDE_UNITS ? unit_pair{two, load_bits(units & ~3u, bit + 16 * T)} : expand_units(two);
 }
 
 /* The one unit of all keys. */
@@ -171,10 +186,10 @@ template <int D> struct sums {
 /* B of 16 dimensions each, of head thread/4, RESTS heads fewer if it is one of rests. */
 template <int D> struct queries { uint32_t x[D / 16][2]; };
 
-template <int D>
+template <int D, bool HAS_RESTS>
 static __device__ __forceinline__ void load_queries(const pleat__device_blocks_attn &a, const uint16_t *q,
                                                     queries<D> *to) {
-    const uint32_t row = threadIdx.x / 4, n = a.lanes.n_group, head = n <= RESTS ? row % RESTS : row;
+    const uint32_t row = threadIdx.x / 4, n = a.lanes.n_group, head = HAS_RESTS ? row % RESTS : row;
 #pragma unroll
     for (uint32_t k = 0; k < D / 16; k++)
 #pragma unroll
@@ -185,35 +200,46 @@ static __device__ __forceinline__ void load_queries(const pleat__device_blocks_a
         }
 }
 
+enum key_units { COMPACT_UNITS, WIDE_UNITS, ONE_UNIT };
+
 /* B for a block's codes: q * step, or what rounding it took.  Returns q.min of heads 2*(thread%4) and one more. */
-template <int D>
-static __device__ __forceinline__ float2 scale_queries(const pleat__device_blocks_attn &a, uint32_t units, bool is_wide,
-                                                       const queries<D> &q, queries<D> *to) {
-    const bool has_rests = a.lanes.n_group <= RESTS;
-    const uint32_t minus = has_rests && threadIdx.x >= 4 * RESTS ? 0xBC00BC00u : 0; /* -1, or nothing */
-    const float centre = (float)((1u << a.lanes.k_bits) - 1) / 2;
+template <int D, bool HAS_RESTS, key_units KIND>
+static __device__ __forceinline__ float2 scale_queries(uint32_t units, unit_pair one, float centre, const queries<D> &q,
+                                                       queries<D> *to) {
+    const uint32_t minus = !HAS_RESTS || threadIdx.x >= 4 * RESTS ? 0xBC00BC00u : 0; /* -1, or nothing */
     const uint32_t centres = floats_to_halves(centre, centre);
     float c[4] = {0, 0, 0, 0};
-    unit_pair u = {0, 0};
-    if (!a.lanes.by_channel) u = unit_of_block(units, is_wide);
 #pragma unroll
     for (uint32_t k = 0; k < D / 16; k++) {
         uint32_t mins[2], rests[2];
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) {
-            if (a.lanes.by_channel) u = key_units_at(units, D, 16 * k + 8 * i + 2 * (threadIdx.x % 4), is_wide);
+            unit_pair u = one;
+            if (KIND != ONE_UNIT)
+                u = key_units_at<KIND == WIDE_UNITS>(units, D, 16 * k + 8 * i + 2 * (threadIdx.x % 4));
             const uint32_t x = multiply_halves(q.x[k][i], u.step);
             mins[i] = u.min;
-            rests[i] = fma_halves(q.x[k][i], u.step, multiply_halves(x, has_rests ? minus : 0xBC00BC00u));
-            to->x[k][i] = has_rests ? rests[i] : x;
+            rests[i] = fma_halves(q.x[k][i], u.step, multiply_halves(x, minus));
+            to->x[k][i] = HAS_RESTS ? rests[i] : x;
         }
         const uint32_t codes[4] = {mins[0], mins[0], mins[1], mins[1]};
         multiply(c, codes, q.x[k][0], q.x[k][1]);
-        if (has_rests) continue;
+        if (HAS_RESTS) continue;
         const uint32_t middling[4] = {centres, centres, centres, centres};
         multiply(c, middling, rests[0], rests[1]);
     }
     return make_float2(c[0], c[1]);
+}
+
+template <int D, bool HAS_RESTS>
+static __device__ __forceinline__ float2 scale_queries(const pleat__device_blocks_attn &a, uint32_t units, bool is_wide,
+                                                       const queries<D> &q, queries<D> *to) {
+    const float centre = (float)((1u << a.lanes.k_bits) - 1) / 2;
+    const unit_pair none = {0, 0};
+    if (!a.lanes.by_channel)
+        return scale_queries<D, HAS_RESTS, ONE_UNIT>(units, unit_of_block(units, is_wide), centre, q, to);
+    return is_wide ? scale_queries<D, HAS_RESTS, WIDE_UNITS>(units, none, centre, q, to)
+                   : scale_queries<D, HAS_RESTS, COMPACT_UNITS>(units, none, centre, q, to);
 }
 
 /* Products of codes of two rows each, in a word's even and odd nibbles: of columns 0..7 in x, of 8..15 in y. */
@@ -259,7 +285,8 @@ static __device__ __forceinline__ uint32_t number_of(uint32_t i, uint32_t k) {
 }
 
 /* Logits to base 2; `most` becomes the largest of each head. */
-static __device__ __forceinline__ void scale_logits(float scale, bool has_rests, float2 middle, float logits[T / 16][4],
+template <bool HAS_RESTS>
+static __device__ __forceinline__ void scale_logits(float scale, float2 middle, float logits[T / 16][4],
                                                     float most[2]) {
     const float scales[2] = {scale * TWO_24, scale * TWO_20};
     middle.x *= scale;
@@ -268,7 +295,7 @@ static __device__ __forceinline__ void scale_logits(float scale, bool has_rests,
     for (uint32_t i = 0; i < T / 16; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            if (has_rests) logits[i][j] += __shfl_xor_sync(PLEAT__ALL_THREADS, logits[i][j], 2);
+            if (HAS_RESTS) logits[i][j] += __shfl_xor_sync(PLEAT__ALL_THREADS, logits[i][j], 2);
             logits[i][j] = fmaf(logits[i][j], scales[j / 2], j % 2 ? middle.y : middle.x);
             most[j % 2] = fmaxf(most[j % 2], logits[i][j]);
         }
@@ -293,16 +320,25 @@ template <int D> static __device__ __forceinline__ void scale_sums(const float m
         for (int j = 0; j < 4; j++) sum->out[i][j] *= less[j % 2];
 }
 
+/* Units of the thread's places. */
+static __device__ __forceinline__ void load_value_units(uint32_t units, bool is_wide, unit_pair u[T / 16]) {
+    if (is_wide) {
+#pragma unroll
+        for (uint32_t i = 0; i < T / 16; i++) u[i] = value_units_at<true>(units, number_of(i, 0));
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < T / 16; i++) u[i] = value_units_at<false>(units, number_of(i, 0));
+    }
+}
+
 /* Logits become weights * steps: B of 16 places each, of 32 those of even numbers and those of odd ones. */
-template <int D>
-static __device__ __forceinline__ void weigh(uint32_t units, bool is_wide, bool has_rests,
-                                             const float logits[T / 16][4], sums<D> *sum,
+template <int D, bool HAS_RESTS>
+static __device__ __forceinline__ void weigh(const unit_pair units[T / 16], const float logits[T / 16][4], sums<D> *sum,
                                              uint32_t weights[T / 32][2][2]) {
-    const bool is_rest = has_rests && threadIdx.x % 4 >= 2;
+    const float rounded = HAS_RESTS && threadIdx.x % 4 >= 2 ? -1.0f : 0.0f; /* times what rests are without */
 #pragma unroll
     for (uint32_t i = 0; i < T / 16; i++) {
-        const unit_pair u = value_units_at(units, number_of(i, 0), is_wide);
-        const float2 mins = halves_to_floats(u.min), steps = halves_to_floats(u.step);
+        const float2 mins = halves_to_floats(units[i].min), steps = halves_to_floats(units[i].step);
 #pragma unroll
         for (uint32_t k = 0; k < 2; k++) {
             float p[2];
@@ -314,8 +350,10 @@ static __device__ __forceinline__ void weigh(uint32_t units, bool is_wide, bool 
                 p[h] *= k ? steps.y : steps.x;
             }
             uint32_t both = floats_to_halves(p[0], p[1]);
-            const float2 rounded = halves_to_floats(both);
-            if (is_rest) both = floats_to_halves(p[0] - rounded.x, p[1] - rounded.y);
+            if (HAS_RESTS) {
+                const float2 x = halves_to_floats(both);
+                both = floats_to_halves(fmaf(x.x, rounded, p[0]), fmaf(x.y, rounded, p[1]));
+            }
             weights[i / 2][k][i % 2] = transpose_8x8(both);
         }
     }
@@ -392,33 +430,48 @@ static __device__ __forceinline__ void multiply_values(const warp_plan &w, secti
     }
 }
 
-template <int D>
+/* The block at `at`, whose head is on its way; the next one's is when this returns.  parity: of the barriers. */
+template <int D, bool HAS_RESTS>
 static __device__ __forceinline__ void add_block(const pleat__device_blocks_attn &a, const warp_plan &w,
-                                                 const queries<D> &q, sums<D> *sum) {
-    const uint32_t k_word = load_4(w.payload + 4), v_word = load_4(w.payload + 8);
-    const uint32_t k_units = w.payload + HEADER;
+                                                 const queries<D> &q, bool is_last, uint32_t parity, walk *at,
+                                                 sums<D> *sum) {
+    wait_for_units(w.bars, parity);
+    const uint32_t k_word = load_4(w.head + 4), v_word = load_4(w.head + 8), k_units = w.head + HEADER;
     const uint32_t v_units = k_units + (a.lanes.by_channel ? D : 1) * (k_word & WIDE ? 4 : 2);
     section k = {v_units + T * (v_word & WIDE ? 4 : 2) + T, a.lanes.k_bits, (k_word & CODER) == CODER_RAW};
-    section v = {k.at + (k_word >> 3), a.lanes.v_bits, (v_word & CODER) == CODER_RAW};
-    const bool has_rests = a.lanes.n_group <= RESTS;
+    const uint32_t values = k.at + (k_word >> 3) - w.head, n_before = values / 16;
+    section v = {w.tail + values % 16, a.lanes.v_bits, (v_word & CODER) == CODER_RAW};
+    walk tail = *at;
+    skip_units(a.lanes, &tail, n_before);
+    copy_units(a.lanes, tail, at->n - n_before, w.tail, w.bars + 8);
     float logits[T / 16][4] = {}, most[2] = {sum->max[0], sum->max[1]};
     uint32_t weights[T / 32][2][2];
+    unit_pair units[T / 16];
     queries<D> scaled;
-    const float2 middle = scale_queries<D>(a, k_units, k_word & WIDE, q, &scaled);
+    const float2 middle = scale_queries<D, HAS_RESTS>(a, k_units, k_word & WIDE, q, &scaled);
     multiply_keys<D>(w, &k, scaled, logits);
-    scale_logits(a.scale * 1.44269504f * (1 << QUERY_SHIFT), has_rests, middle, logits, most);
+    load_value_units(v_units, v_word & WIDE, units);
+    __syncwarp();
+    if (!is_last) {
+        walk_on(a.lanes, at);
+        copy_units(a.lanes, *at, min(at->n, w.head_units), w.head, w.bars);
+    }
+    scale_logits<HAS_RESTS>(a.scale * 1.44269504f * (1 << QUERY_SHIFT), middle, logits, most);
     scale_sums<D>(most, sum);
-    weigh<D>(v_units, v_word & WIDE, has_rests, logits, sum, weights);
+    weigh<D, HAS_RESTS>(units, logits, sum, weights);
+    wait_for_units(w.bars + 8, parity);
     multiply_values<D>(w, &v, weights, sum);
+    __syncwarp();
 }
 
 /* ---- a part --------------------------------------------------------------------------------------------- */
 
 /* Head g's D sums, then its largest logit and its sum of weights. */
-template <int D> static __device__ __forceinline__ void put_part(const pleat__device_blocks_attn &a, sums<D> *sum) {
+template <int D, bool HAS_RESTS>
+static __device__ __forceinline__ void put_part(const pleat__device_blocks_attn &a, sums<D> *sum) {
     const uint32_t thread = threadIdx.x;
     float *part = a.parts + (uint64_t)blockIdx.x * a.lanes.n_group * (D + 2);
-    if (a.lanes.n_group <= RESTS)
+    if (HAS_RESTS)
 #pragma unroll
         for (uint32_t i = 0; i < D / 16; i++)
 #pragma unroll
@@ -440,17 +493,17 @@ template <int D> static __device__ __forceinline__ void put_part(const pleat__de
     }
 }
 
-template <int D>
+template <int D, bool HAS_RESTS>
 static __global__ void __launch_bounds__(32, WARPS) attend(const __grid_constant__ pleat__device_blocks_attn a) {
     extern __shared__ __align__(128) uint8_t shared[];
     const pleat__device_block_lanes &l = a.lanes;
-    const warp_plan w = plan_of<D>(pleat__shared_address(shared), l.payload_bytes);
+    const warp_plan w = plan_of<D>(pleat__shared_address(shared), l);
     const uint32_t lane = blockIdx.x / a.n_parts, part = blockIdx.x % a.n_parts, item = lane / l.n_kv_heads;
     const uint32_t row = (l.seq_idxs[item] * l.n_layers + a.layer) * l.n_kv_heads + lane % l.n_kv_heads;
     const uint32_t n = l.n_blocks[row], from = n * part / a.n_parts, to = n * (part + 1) / a.n_parts;
     queries<D> q;
     sums<D> sum;
-    load_queries<D>(a, a.q + (uint64_t)lane * l.n_group * D, &q);
+    load_queries<D, HAS_RESTS>(a, a.q + (uint64_t)lane * l.n_group * D, &q);
     for (int h = 0; h < 2; h++) {
         sum.max[h] = -INFINITY;
         sum.weight[h] = sum.middle[h] = 0;
@@ -458,17 +511,15 @@ static __global__ void __launch_bounds__(32, WARPS) attend(const __grid_constant
 #pragma unroll
     for (int i = 0; i < D / 16; i++)
         for (int j = 0; j < 4; j++) sum.out[i][j] = 0;
-    begin_copies(w.bar);
-    walk at = walk_from(l, row, from);
-    uint32_t parity = 0;
+    begin_copies(w.bars);
+    if (from < to) {
+        walk at = walk_from(l, row, from);
+        copy_units(l, at, min(at.n, w.head_units), w.head, w.bars);
 #pragma unroll 1
-    for (uint32_t block = from; block < to; block++) {
-        __syncwarp();
-        copy_payload(l, &at, block + 1 == to, w.payload, w.bar, &parity);
-        __syncwarp();
-        add_block<D>(a, w, q, &sum);
+        for (uint32_t block = from; block < to; block++)
+            add_block<D, HAS_RESTS>(a, w, q, block + 1 == to, (block - from) % 2, &at, &sum);
     }
-    put_part<D>(a, &sum);
+    put_part<D, HAS_RESTS>(a, &sum);
 }
 
 /* ---- merging -------------------------------------------------------------------------------------------- */
@@ -504,20 +555,25 @@ static __global__ void __launch_bounds__(32) merge(const __grid_constant__ pleat
 
 /* ---- launching ------------------------------------------------------------------------------------------ */
 
-template <int D> static uint32_t shared_bytes(const pleat__device_block_lanes *l) {
-    return plan_of<D>(0, l->payload_bytes).end;
+template <int D> static uint32_t shared_bytes(const pleat__device_block_lanes *l) { return plan_of<D>(0, *l).end; }
+
+typedef void (*attend_kernel)(const pleat__device_blocks_attn);
+
+template <int D> static attend_kernel kernel_of(const pleat__device_block_lanes *l) {
+    return l->n_group <= RESTS ? attend<D, true> : attend<D, false>;
 }
 
 template <int D> static pleat_status parts_of(const pleat__device_block_lanes *l, uint32_t *n_parts, pleat_error *err) {
     const uint32_t bytes = shared_bytes<D>(l);
+    const attend_kernel kernel = kernel_of<D>(l);
     int device, n_multiprocessors, resident;
     PLEAT_CUDA_TRY(cudaGetDevice(&device), "attention over blocks", err);
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&n_multiprocessors, cudaDevAttrMultiProcessorCount, device),
                    "attention over blocks", err);
-    PLEAT_CUDA_TRY(cudaFuncSetAttribute(attend<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+    PLEAT_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                    "attention over blocks", err);
-    PLEAT_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, attend<D>, 32, bytes),
-                   "attention over blocks", err);
+    PLEAT_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, 32, bytes), "attention over blocks",
+                   err);
     const uint32_t n = (uint32_t)(n_multiprocessors * resident) / (l->n_seqs * l->n_kv_heads);
     *n_parts = n < 1 ? 1 : n > 64 ? 64 : n;
     return PLEAT_OK;
@@ -530,10 +586,11 @@ extern "C" pleat_status pleat__device_blocks_parts(const pleat__device_block_lan
 
 template <int D> static pleat_status launch(const pleat__device_blocks_attn *a, cudaStream_t stream, pleat_error *err) {
     const uint32_t n_lanes = a->lanes.n_seqs * a->lanes.n_kv_heads;
+    const attend_kernel kernel = kernel_of<D>(&a->lanes);
     PLEAT_CUDA_TRY(
-        cudaFuncSetAttribute(attend<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes<D>(&a->lanes)),
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes<D>(&a->lanes)),
         "attention over blocks", err);
-    attend<D><<<n_lanes * a->n_parts, 32, shared_bytes<D>(&a->lanes), stream>>>(*a);
+    kernel<<<n_lanes * a->n_parts, 32, shared_bytes<D>(&a->lanes), stream>>>(*a);
     PLEAT_TRY(PLEAT_CUDA_LAUNCHED("attention over blocks", err));
     merge<D><<<n_lanes * a->lanes.n_group, 32, 0, stream>>>(*a);
     return PLEAT_CUDA_LAUNCHED("attention over blocks", err);

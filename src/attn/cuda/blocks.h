@@ -40,7 +40,6 @@ typedef struct pleat__device_block_lanes {
     const uint32_t *seq_idxs; /* [n_seqs] */
     uint32_t n_seqs, n_layers, n_kv_heads, n_group, head_dim;
     uint32_t k_bits, v_bits; /* of a code */
-    uint32_t payload_bytes;  /* most of a block */
     bool by_channel;         /* keys' units */
 } pleat__device_block_lanes;
 

@@ -536,7 +536,6 @@ pleat_status pleat_device_cache_begin(pleat_device_cache *c, void *stream, pleat
     PLEAT_TRY(pleat__device_lanes_grow(&c->lanes, s, err));
     PLEAT_TRY(pleat_device_cache_plan(c, c->opt.schedule, stream, err));
     c->in_step = true;
-    c->aside.is_ahead = false; /* of a step that was given up */
     return PLEAT_OK;
 }
 
@@ -669,6 +668,7 @@ pleat_status pleat_device_cache_attend_f16(pleat_device_cache *c, uint32_t layer
 pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_step(c, true, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
+    PLEAT_TRY(wait_for_received(c, s, err)); /* of a step that is given up before its last layer: else it has been */
     c->in_step = false;
     if (pleat__device_cache_has_policy(c)) {
         PLEAT_TRY(c->lanes.policy.is_leankv    ? pleat__device_lanes_end(&c->lanes, s, err)

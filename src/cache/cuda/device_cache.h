@@ -36,25 +36,17 @@ typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_
 
 /* A place in device memory that a piece of an image passes on its way. */
 typedef struct pleat__device_stage {
-    uint8_t *pages;
-    uint64_t *sums;            /* of the piece's blocks */
-    pleat__device_event there; /* its pages are in it */
+    uint8_t *pages; /* behind room for the start of a block that the piece before it ends with */
+    uint64_t *sums; /* of the piece's blocks */
+    pleat__device_event there, copied, hashed; /* kernels, copies, and the hash are done with it */
 } pleat__device_stage;
 
-/* What the host has of a piece when all is done. */
-typedef struct pleat__device_arrival {
-    pleat__device_event event;
-    uint64_t *sums; /* a copy of the stage's */
-} pleat__device_arrival;
-
-/* Pieces in stages at once, and on their way: so many the host may be late. */
+/* Pieces in stages at once. */
 #define PLEAT__IMAGE_STAGES 8u
-#define PLEAT__IMAGE_PIECES 32u
 
 /* A sequence's pages on their way: to an image, or from it. */
 typedef struct pleat__device_transfer {
     uint32_t seq_idx, n_tokens, n_pages, n_pieces;
-    uint32_t n_sent, n_taken; /* pieces */
     bool brings;
     uint8_t *image, *pages; /* which are in it; not written where it is restored */
     uint64_t hashed_at;     /* where pages stand in what is hashed */
@@ -74,11 +66,12 @@ typedef struct pleat__device_image_work {
     uint32_t *before;                   /* [rows_per_seq + 1] of the host: pages of the rows before */
     uint32_t *sealed;                   /* [2][rows_per_seq] of the host, behind before: sealed pages of an image */
     uint32_t *device_before;            /* a copy of before and sealed in device memory */
-    pleat__device_stream copies, kernels;
+    pleat__device_stream copies, kernels, hashes;
     pleat__device_stage stages[PLEAT__IMAGE_STAGES];
-    pleat__device_arrival arrivals[PLEAT__IMAGE_PIECES];
     pleat__device_transfer leaving; /* image NULL: none is */
-    void *stage, *host_stage;       /* memory of stages and arrivals; NULL: not needed yet */
+    void *stage;                    /* memory of stages and state; NULL: not needed yet */
+    uint64_t *state;                /* [8] of the hash under way, in device memory */
+    uint64_t *host_state;           /* [8] of the host */
     uint64_t stage_bytes;           /* of a stage's pages: whole ones of images */
     uint8_t *seen;                  /* [max_tokens] of the host: positions of a lane */
 } pleat__device_image_work;

@@ -161,7 +161,6 @@ static pleat__device_block_lanes lanes_of(const pleat_device_cache *c) {
                                        .head_dim = l->head_dim,
                                        .k_bits = l->blocks.coder.k.bits,
                                        .v_bits = l->blocks.coder.v.bits,
-                                       .payload_bytes = l->blocks.coder.cap_bytes,
                                        .by_channel = l->blocks.coder.by_channel};
 }
 

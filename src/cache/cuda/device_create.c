@@ -304,8 +304,10 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     PLEAT_TRY(pleat__device_alloc_host(sizeof *c->told + c->opt.max_seqs * sizeof *c->loads, &told, err));
     c->told = told;
     c->loads = (void *)(c->told + 1);
-    PLEAT_TRY(pleat__device_alloc_host((7 * n_rows + 1) * sizeof *w->before, &counts, err));
-    w->before = counts;
+    PLEAT_TRY(pleat__device_alloc_host(PLEAT__HASH_SUMS * sizeof *w->host_state + (7 * n_rows + 1) * sizeof *w->before,
+                                       &counts, err));
+    w->host_state = counts;
+    w->before = (uint32_t *)(void *)(w->host_state + PLEAT__HASH_SUMS);
     w->sealed = w->before + n_rows + 1;
     w->n_slots[0] = w->sealed + 2 * n_rows;
     w->n_slots[1] = w->n_slots[0] + n_rows;
@@ -313,9 +315,12 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     w->dead = w->hole + n_rows;
     PLEAT_TRY(pleat__device_stream_create(&w->copies, err));
     PLEAT_TRY(pleat__device_stream_create(&w->kernels, err));
-    for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) PLEAT_TRY(pleat__device_event_create(&w->stages[i].there, err));
-    for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++)
-        PLEAT_TRY(pleat__device_event_create(&w->arrivals[i].event, err));
+    PLEAT_TRY(pleat__device_stream_create(&w->hashes, err));
+    for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) {
+        PLEAT_TRY(pleat__device_event_create(&w->stages[i].there, err));
+        PLEAT_TRY(pleat__device_event_create(&w->stages[i].copied, err));
+        PLEAT_TRY(pleat__device_event_create(&w->stages[i].hashed, err));
+    }
     return PLEAT_OK;
 }
 
@@ -399,6 +404,19 @@ pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pl
     return PLEAT_OK;
 }
 
+static void release_image_work(pleat__device_image_work *w) {
+    pleat__device_free_host(w->host_state); /* and the counts behind it */
+    pleat__device_free(w->stage);
+    for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) {
+        pleat__device_event_destroy(&w->stages[i].there);
+        pleat__device_event_destroy(&w->stages[i].copied);
+        pleat__device_event_destroy(&w->stages[i].hashed);
+    }
+    pleat__device_stream_destroy(&w->copies);
+    pleat__device_stream_destroy(&w->kernels);
+    pleat__device_stream_destroy(&w->hashes);
+}
+
 void pleat_device_cache_destroy(pleat_device_cache **cache) {
     if (!cache || !*cache) return;
     pleat_device_cache *c = *cache;
@@ -406,13 +424,7 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
     if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) { /* freeing waits for the device */
         for (int i = 0; i < 3; i++) pleat__device_free(c->memory[i]);
         pleat__device_free_host(c->told);
-        pleat__device_free_host(c->image.before);
-        pleat__device_free(c->image.stage);
-        pleat__device_free_host(c->image.host_stage);
-        for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++) pleat__device_event_destroy(&c->image.arrivals[i].event);
-        for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) pleat__device_event_destroy(&c->image.stages[i].there);
-        pleat__device_stream_destroy(&c->image.copies);
-        pleat__device_stream_destroy(&c->image.kernels);
+        release_image_work(&c->image);
         pleat__device_event_destroy(&c->aside.attended);
         pleat__device_event_destroy(&c->aside.received);
         pleat__device_stream_destroy(&c->aside.stream);

@@ -2,9 +2,9 @@
  *
  * device_image.c: a sequence of a device cache as bytes in the host's memory (cache/image_form.h), and back.
  *
- *     pool ── bring ──> stage ── copy ──> image       piece by piece: kernels in one stream, copies in another.  The
- *     pool <── put ──── stage <── copy ── image       device sums the bytes of a piece on its way; the host makes the
- *                         └───── sums ────> hash      hash of that (image_hash.h), and need not be there in time
+ *     pool ── bring ──> stage ── copy ──> image       piece by piece: kernels, copies and the hash (image_hash.h) have
+ *     pool <── put ──── stage <── copy ── image       a stream each.  All pieces are sent at once: the host need not be
+ *                         └── sums, stir ──> hash     there in time
  *
  * Who leaves may be closed when its pages are in stages: copies go on beside the next steps.
  *
@@ -21,6 +21,7 @@
 #define STAGE_BYTES (16u << 20)
 #define STAGES_OF_POOL 32u /* no larger than such a part of the pool */
 #define PAD_BYTES 256u     /* behind pages: words are read whole */
+#define COPY_ALIGN 64u     /* of pages in an image: else copies are a tenth slower */
 
 /* Blocks have no images here. */
 static pleat_status check_has_images(const pleat_device_cache *c, pleat_error *err) {
@@ -82,19 +83,19 @@ static pleat_status take_stage(pleat_device_cache *c, pleat_error *err) {
     const uint64_t page_bytes = c->image_form.page_bytes;
     if (!w->seen) w->seen = pleat__alloc(&c->al, c->opt.max_tokens, 1);
     PLEAT_FAIL_IF(!w->seen, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
-    if (w->host_stage) return PLEAT_OK;
+    if (w->stage) return PLEAT_OK;
     const uint64_t part = c->memory_bytes[0] / STAGES_OF_POOL, wanted = part < STAGE_BYTES ? part : STAGE_BYTES;
     w->stage_bytes = wanted > page_bytes ? wanted / page_bytes * page_bytes : page_bytes;
     const uint64_t n_sums = (w->stage_bytes / PLEAT__HASH_BLOCK + 1) * PLEAT__HASH_SUMS;
     const uint64_t pages_bytes = (w->stage_bytes + 2 * PAD_BYTES - 1) / PAD_BYTES * PAD_BYTES;
-    const uint64_t each_bytes = pages_bytes + n_sums * sizeof(uint64_t);
-    if (!w->stage) PLEAT_TRY(pleat__device_alloc(PLEAT__IMAGE_STAGES * each_bytes, &w->stage, err));
-    PLEAT_TRY(pleat__device_alloc_host(PLEAT__IMAGE_PIECES * n_sums * sizeof(uint64_t), &w->host_stage, err));
+    const uint64_t each_bytes = PLEAT__HASH_BLOCK + pages_bytes + n_sums * sizeof(uint64_t);
+    const uint64_t all_bytes = PLEAT__IMAGE_STAGES * each_bytes;
+    PLEAT_TRY(pleat__device_alloc(all_bytes + PLEAT__HASH_SUMS * sizeof *w->state, &w->stage, err));
+    w->state = (uint64_t *)(void *)((uint8_t *)w->stage + all_bytes);
     for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) {
-        w->stages[i].pages = (uint8_t *)w->stage + i * each_bytes;
+        w->stages[i].pages = (uint8_t *)w->stage + i * each_bytes + PLEAT__HASH_BLOCK;
         w->stages[i].sums = (uint64_t *)(void *)(w->stages[i].pages + pages_bytes);
     }
-    for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++) w->arrivals[i].sums = (uint64_t *)w->host_stage + i * n_sums;
     return PLEAT_OK;
 }
 
@@ -104,10 +105,6 @@ static uint32_t pages_at_a_time(const pleat_device_cache *c) {
 
 static pleat__device_stage *stage_of(pleat_device_cache *c, uint32_t i) {
     return &c->image.stages[i % PLEAT__IMAGE_STAGES];
-}
-
-static pleat__device_arrival *arrival_of(pleat_device_cache *c, uint32_t i) {
-    return &c->image.arrivals[i % PLEAT__IMAGE_PIECES];
 }
 
 static pleat__device_piece piece_of(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i) {
@@ -123,97 +120,119 @@ static pleat__device_piece piece_of(pleat_device_cache *c, const pleat__device_t
                                  .page_bytes = c->image_form.page_bytes};
 }
 
-/* Blocks that lie in the piece whole: the first, and how many. */
-static uint64_t blocks_of(const pleat__device_transfer *t, const pleat__device_piece *piece, uint64_t *n) {
+/* The blocks of what is hashed that end in the piece.  The first may begin before it: those bytes stand before its pages. */
+static pleat__device_sums sums_of(pleat_device_cache *c, const pleat__device_transfer *t,
+                                  const pleat__device_piece *piece, uint32_t i) {
     const uint64_t at = t->hashed_at + piece->first * piece->page_bytes, end = at + piece->n * piece->page_bytes;
-    const uint64_t first = (at + PLEAT__HASH_BLOCK - 1) / PLEAT__HASH_BLOCK;
     uint64_t last = end / PLEAT__HASH_BLOCK;
     if (last > t->hash.n_blocks) last = t->hash.n_blocks;
-    *n = last > first ? last - first : 0;
-    return first;
-}
-
-static pleat__device_sums sums_of(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i) {
-    const pleat__device_piece piece = piece_of(c, t, i);
-    pleat__device_sums sums = {.pages = piece.pages, .sums = stage_of(c, i)->sums};
-    sums.at = blocks_of(t, &piece, &sums.n) * PLEAT__HASH_BLOCK - t->hashed_at - piece.first * piece.page_bytes;
+    pleat__device_sums sums = {.pages = piece->pages - PLEAT__HASH_BLOCK, .sums = stage_of(c, i)->sums};
+    sums.at = PLEAT__HASH_BLOCK - at % PLEAT__HASH_BLOCK;
+    sums.n = last - at / PLEAT__HASH_BLOCK;
     pleat__image_hash_key(sums.key);
     return sums;
 }
 
-/* Its sums, to the host, in the stream of what else it waits for. */
-static pleat_status send_sums(pleat_device_cache *c, uint32_t i, uint64_t n, pleat__device_stream stream,
-                              pleat_error *err) {
-    const pleat__device_arrival *arrival = arrival_of(c, i);
-    const uint64_t n_bytes = n * PLEAT__HASH_SUMS * sizeof *arrival->sums;
-    if (n > 0) PLEAT_TRY(pleat__device_copy(arrival->sums, stage_of(c, i)->sums, n_bytes, stream, err));
-    return pleat__device_event_record(arrival->event, stream, err);
+/* The piece is there: its blocks are summed, and what is left of it begins the next one's first. */
+static pleat_status sum_piece(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i,
+                              const pleat__device_sums *sums, pleat_error *err) {
+    const pleat__device_piece piece = piece_of(c, t, i);
+    const uint64_t n_bytes = piece.n * piece.page_bytes, end = t->hashed_at + piece.first * piece.page_bytes + n_bytes;
+    const uint64_t n_left = end % PLEAT__HASH_BLOCK;
+    PLEAT_TRY(pleat__device_lanes_sum(sums, c->image.kernels, err));
+    if (i + 1 < t->n_pieces && n_left > 0)
+        PLEAT_TRY(pleat__device_copy(stage_of(c, i + 1)->pages - n_left, piece.pages + n_bytes - n_left, n_left,
+                                     c->image.kernels, err));
+    return pleat__device_event_record(stage_of(c, i)->there, c->image.kernels, err);
 }
 
-/* The piece's stage is free when the piece before it there is done. */
-static pleat_status wait_for_stage(pleat_device_cache *c, uint32_t i, pleat__device_stream stream, pleat_error *err) {
-    if (i < PLEAT__IMAGE_STAGES) return PLEAT_OK;
-    return pleat__device_stream_follow(stream, arrival_of(c, i - PLEAT__IMAGE_STAGES)->event, err);
+static pleat_status hash_piece(pleat_device_cache *c, uint32_t i, const pleat__device_sums *sums, pleat_error *err) {
+    const pleat__device_image_work *w = &c->image;
+    pleat__device_chain chain = {.sums = sums->sums, .n = sums->n, .state = w->state};
+    pleat__image_hash_stir_key(chain.key);
+    PLEAT_TRY(pleat__device_stream_follow(w->hashes, stage_of(c, i)->there, err));
+    PLEAT_TRY(pleat__device_lanes_stir(&chain, w->hashes, err));
+    return pleat__device_event_record(stage_of(c, i)->hashed, w->hashes, err);
 }
 
+/* The stage is free when the piece before it there is done. */
 static pleat_status bring_piece(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i, pleat_error *err) {
     const pleat__device_image_work *w = &c->image;
+    const pleat__device_stage *stage = stage_of(c, i);
     const pleat__device_piece piece = piece_of(c, t, i);
-    const pleat__device_sums sums = sums_of(c, t, i);
-    PLEAT_TRY(wait_for_stage(c, i, w->kernels, err));
+    const pleat__device_sums sums = sums_of(c, t, &piece, i);
+    if (i >= PLEAT__IMAGE_STAGES) {
+        PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage->copied, err));
+        PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage->hashed, err));
+    }
     PLEAT_TRY(pleat__device_lanes_bring(&c->lanes, &piece, w->kernels, err));
-    PLEAT_TRY(pleat__device_lanes_sum(&sums, w->kernels, err));
-    PLEAT_TRY(pleat__device_event_record(stage_of(c, i)->there, w->kernels, err));
-    PLEAT_TRY(pleat__device_stream_follow(w->copies, stage_of(c, i)->there, err));
+    PLEAT_TRY(sum_piece(c, t, i, &sums, err));
+    PLEAT_TRY(pleat__device_stream_follow(w->copies, stage->there, err));
     PLEAT_TRY(pleat__device_copy(t->pages + piece.first * piece.page_bytes, piece.pages, piece.n * piece.page_bytes,
                                  w->copies, err));
-    return send_sums(c, i, sums.n, w->copies, err);
+    PLEAT_TRY(pleat__device_event_record(stage->copied, w->copies, err));
+    return hash_piece(c, i, &sums, err);
 }
 
 static pleat_status put_piece(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i, pleat_error *err) {
     const pleat__device_image_work *w = &c->image;
+    const pleat__device_stage *stage = stage_of(c, i);
     const pleat__device_piece piece = piece_of(c, t, i);
-    const pleat__device_sums sums = sums_of(c, t, i);
-    PLEAT_TRY(wait_for_stage(c, i, w->copies, err));
+    const pleat__device_sums sums = sums_of(c, t, &piece, i);
+    if (i >= PLEAT__IMAGE_STAGES) {
+        PLEAT_TRY(pleat__device_stream_follow(w->copies, stage->there, err));
+        PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage->hashed, err));
+    }
     PLEAT_TRY(pleat__device_copy(piece.pages, t->pages + piece.first * piece.page_bytes, piece.n * piece.page_bytes,
                                  w->copies, err));
-    PLEAT_TRY(pleat__device_event_record(stage_of(c, i)->there, w->copies, err));
-    PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage_of(c, i)->there, err));
+    PLEAT_TRY(pleat__device_event_record(stage->copied, w->copies, err));
+    PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage->copied, err));
     PLEAT_TRY(pleat__device_lanes_put(&c->lanes, &piece, w->kernels, err));
-    PLEAT_TRY(pleat__device_lanes_sum(&sums, w->kernels, err));
-    return send_sums(c, i, sums.n, w->kernels, err);
-}
-
-static pleat_status take_piece(pleat_device_cache *c, pleat__device_transfer *t, pleat_error *err) {
-    const uint32_t i = t->n_taken++;
-    const pleat__device_piece piece = piece_of(c, t, i);
-    uint64_t n;
-    const uint64_t first = blocks_of(t, &piece, &n);
-    PLEAT_TRY(pleat__device_event_wait(arrival_of(c, i)->event, err));
-    if (n == 0) return PLEAT_OK;
-    pleat__image_hash_bytes(&t->hash, first);
-    pleat__image_hash_sums(&t->hash, arrival_of(c, i)->sums, n);
-    return PLEAT_OK;
+    PLEAT_TRY(sum_piece(c, t, i, &sums, err));
+    return hash_piece(c, i, &sums, err);
 }
 
 /* Something failed: nobody writes to an image, or reads one, behind this. */
 static void stand_still(const pleat_device_cache *c) {
     (void)pleat__device_wait(c->image.kernels, NULL);
     (void)pleat__device_wait(c->image.copies, NULL);
+    (void)pleat__device_wait(c->image.hashes, NULL);
 }
 
-/* Send all pieces, taking those for whose sums there is no room, and take those before `end`. */
-static pleat_status move_pages(pleat_device_cache *c, pleat__device_transfer *t, uint32_t end, pleat_error *err) {
-    pleat_status status = PLEAT_OK;
-    while (status == PLEAT_OK && (t->n_sent < t->n_pieces || t->n_taken < end)) {
-        const bool has_room = t->n_sent < t->n_taken + PLEAT__IMAGE_PIECES;
-        if (t->n_sent < t->n_pieces && has_room)
-            status = (t->brings ? bring_piece : put_piece)(c, t, t->n_sent++, err);
-        else
-            status = take_piece(c, t, err);
-    }
+/* What is hashed before pages: by the host, but for the last bytes, which the first piece's first block begins with. */
+static pleat_status send_start(pleat_device_cache *c, pleat__device_transfer *t, pleat_error *err) {
+    const pleat__device_image_work *w = &c->image;
+    const uint64_t n_left = t->hashed_at % PLEAT__HASH_BLOCK;
+    pleat__image_hash_bytes(&t->hash, t->hashed_at / PLEAT__HASH_BLOCK);
+    memcpy(w->host_state, t->hash.sums, sizeof t->hash.sums);
+    PLEAT_TRY(pleat__device_copy(w->state, w->host_state, sizeof t->hash.sums, w->hashes, err));
+    if (n_left == 0) return PLEAT_OK;
+    return pleat__device_copy(stage_of(c, 0)->pages - n_left, t->pages - n_left, n_left, w->kernels, err);
+}
+
+/* All pieces are on their way. */
+static pleat_status send_pages(pleat_device_cache *c, pleat__device_transfer *t, pleat_error *err) {
+    pleat_status status = send_start(c, t, err);
+    for (uint32_t i = 0; status == PLEAT_OK && i < t->n_pieces; i++)
+        status = (t->brings ? bring_piece : put_piece)(c, t, i, err);
     if (status != PLEAT_OK) stand_still(c);
     return status;
+}
+
+/* They have come, and this is the image's hash. */
+static pleat_status end_pages(pleat_device_cache *c, pleat__device_transfer *t, uint64_t *hash, pleat_error *err) {
+    const pleat__device_image_work *w = &c->image;
+    pleat_status status = pleat__device_copy(w->host_state, w->state, sizeof t->hash.sums, w->hashes, err);
+    if (status == PLEAT_OK) status = pleat__device_wait(w->hashes, err);
+    if (status == PLEAT_OK) status = pleat__device_wait(w->copies, err);
+    if (status != PLEAT_OK) {
+        stand_still(c);
+        return status;
+    }
+    memcpy(t->hash.sums, w->host_state, sizeof t->hash.sums);
+    t->hash.next = t->hash.n_blocks;
+    *hash = pleat__image_hash_end(&t->hash);
+    return PLEAT_OK;
 }
 
 /* Where rows' pages stand, for the kernels: waits until it is there. */
@@ -237,6 +256,13 @@ pleat_status pleat_device_cache_expect_images(pleat_device_cache *c, pleat_error
     REQUIRE(c, "device cache: none given");
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
     return take_stage(c, err);
+}
+
+uint64_t pleat_device_cache_image_shift(const pleat_device_cache *c, uint64_t n_bytes) {
+    pleat__image_parts p;
+    if (!c || !pleat__image_parts_of(&c->image_form, 0, 0, 0, &p) || n_bytes <= p.pages_at) return 0;
+    const uint64_t n_pages = (n_bytes - p.pages_at) / (c->image_form.page_bytes + 1); /* and a flag each */
+    return COPY_ALIGN - 1 - (n_bytes - n_pages * c->image_form.page_bytes - 1) % COPY_ALIGN;
 }
 
 /* ---- save ---------------------------------------------------------------------------------------- */
@@ -299,7 +325,7 @@ pleat_status pleat_device_cache_save_begin(pleat_device_cache *c, uint32_t seq_i
     PLEAT_TRY(send_before(c, s, err));
     c->image.leaving = transfer_of(c, seq_idx, of.n_tokens, out, &p);
     c->image.leaving.brings = true;
-    pleat_status status = move_pages(c, &c->image.leaving, 0, err);
+    pleat_status status = send_pages(c, &c->image.leaving, err);
     if (status == PLEAT_OK) status = pleat__device_event_wait(stage_of(c, c->image.leaving.n_pieces - 1)->there, err);
     if (status == PLEAT_OK) return PLEAT_OK;
     stand_still(c);
@@ -312,8 +338,8 @@ pleat_status pleat_device_cache_save_end(pleat_device_cache *c, const void *imag
     pleat__device_transfer *t = &c->image.leaving;
     if (!t->image || (image && image != t->image)) return PLEAT_OK;
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
-    const pleat_status status = move_pages(c, t, t->n_pieces, err);
-    const uint64_t sum = status == PLEAT_OK ? pleat__image_hash_end(&t->hash) : 0;
+    uint64_t sum = 0;
+    const pleat_status status = end_pages(c, t, &sum, err);
     memcpy(t->image, &sum, sizeof sum);
     t->image = NULL;
     return status;
@@ -461,9 +487,10 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
     pleat__device_transfer t =
         transfer_of(c, seq_idx, head.n_tokens, (uint8_t *)(uintptr_t)in, &p); /* which it does not write */
     pleat_status status = send_counts(c, seq_idx, s, err);
-    if (status == PLEAT_OK) status = move_pages(c, &t, t.n_pieces, err);
-    const bool is_intact =
-        status == PLEAT_OK && pleat__image_hash_end(&t.hash) == head.hash && pages_are_sound(c, in + p.pages_at, &head);
+    if (status == PLEAT_OK) status = send_pages(c, &t, err);
+    uint64_t hash = 0;
+    if (status == PLEAT_OK) status = end_pages(c, &t, &hash, err);
+    const bool is_intact = status == PLEAT_OK && hash == head.hash && pages_are_sound(c, in + p.pages_at, &head);
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_set_budget(c, seq_idx, head.n_prompt, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_raise_budget(c, seq_idx, most_living(c), s, err);

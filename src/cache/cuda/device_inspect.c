@@ -93,7 +93,7 @@ static void add_up(const pleat_device_cache *c, const counts *n, const pleat__de
                                     .pages_peak = pool->n_peak,
                                     .pages_total = pool->n_pages,
                                     .n_refused = pool->n_refused + now->step.n_full,
-                                    .page_tokens = {c->lanes.layouts[0].tokens, c->lanes.layouts[1].tokens}};
+                                    .page_tokens = {c->lanes.pages.page_tokens[0], c->lanes.pages.page_tokens[1]}};
     u->bytes_pages = u->pages_used * u->page_bytes;
     u->bytes = u->bytes_pages + u->bytes_tables;
     memset(c->marks, 0, c->opt.max_seqs);

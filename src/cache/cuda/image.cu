@@ -164,6 +164,79 @@ extern "C" pleat_status pleat__device_lanes_sum(const pleat__device_sums *of, pl
     return PLEAT_CUDA_LAUNCHED("summing an image's blocks", err);
 }
 
+#define WARP 32u
+#define BATCH 64u                                      /* blocks at a time */
+#define AHEAD 8u                                       /* of them in registers before they are needed */
+#define QUARTERS (BATCH * PLEAT__HASH_SUMS / 2 / WARP) /* of a batch's words, two by two: a thread's */
+
+static __device__ inline void fetch_sums(ulonglong2 *own, const pleat__device_chain &of, uint64_t first) {
+    const ulonglong2 *from = (const ulonglong2 *)(const void *)(of.sums + first * PLEAT__HASH_SUMS);
+    const uint64_t n = first < of.n ? (of.n - first) * PLEAT__HASH_SUMS / 2 : 0;
+#pragma unroll
+    for (uint32_t i = 0; i < QUARTERS; i++) {
+        const uint32_t at = i * WARP + threadIdx.x;
+        own[i] = at < n ? from[at] : make_ulonglong2(0, 0);
+    }
+}
+
+static __device__ inline uint64_t stirred(uint64_t x, uint64_t key) { return x ^ x >> 47 ^ key; }
+
+/* What was stirred, times the prime and with more added, is stirred: a product of 64 bits that adds is the shortest way
+ * there. */
+static __device__ inline uint64_t go_on(uint64_t before, uint64_t more, uint64_t key) {
+    const uint64_t low = (uint64_t)(uint32_t)before * PLEAT__HASH_PRIME + more;
+    const uint32_t high = (uint32_t)(low >> 32) + (uint32_t)(before >> 32) * PLEAT__HASH_PRIME;
+    return stirred((uint64_t)high << 32 | (uint32_t)low, key);
+}
+
+/* A whole batch; words are loaded eight blocks ahead, since shared memory takes longer than a step of the chain. */
+static __device__ inline uint64_t stir_batch(uint64_t x, const uint64_t *words, uint64_t key) {
+    uint64_t ahead[AHEAD];
+#pragma unroll
+    for (uint32_t k = 0; k < AHEAD; k++) ahead[k] = words[k * PLEAT__HASH_SUMS];
+#pragma unroll
+    for (uint32_t i = 0; i < BATCH; i += AHEAD) {
+        uint64_t now[AHEAD];
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++) {
+            now[k] = ahead[k];
+            if (i + AHEAD < BATCH) ahead[k] = words[(i + AHEAD + k) * PLEAT__HASH_SUMS];
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++) x = go_on(x, now[k], key);
+    }
+    return x;
+}
+
+/* A warp, whose threads bring the next batch while eight numbers go through this one, each in four threads alike. */
+static __global__ void __launch_bounds__(WARP) stir_blocks(const __grid_constant__ pleat__device_chain of) {
+    __shared__ __align__(16) uint64_t batch[BATCH * PLEAT__HASH_SUMS];
+    const uint32_t l = threadIdx.x % PLEAT__HASH_SUMS;
+    const uint64_t key = of.key[l];
+    ulonglong2 own[QUARTERS];
+    uint64_t x = stirred(of.state[l] + of.sums[l], key);
+    fetch_sums(own, of, 1);
+    for (uint64_t first = 1; first < of.n; first += BATCH) {
+        __syncwarp();
+#pragma unroll
+        for (uint32_t i = 0; i < QUARTERS; i++) ((ulonglong2 *)(void *)batch)[i * WARP + threadIdx.x] = own[i];
+        __syncwarp();
+        fetch_sums(own, of, first + BATCH);
+        if (of.n - first >= BATCH)
+            x = stir_batch(x, batch + l, key);
+        else
+            for (uint32_t i = 0; i < of.n - first; i++) x = go_on(x, batch[i * PLEAT__HASH_SUMS + l], key);
+    }
+    if (threadIdx.x < PLEAT__HASH_SUMS) of.state[l] = x * PLEAT__HASH_PRIME;
+}
+
+extern "C" pleat_status pleat__device_lanes_stir(const pleat__device_chain *of, pleat__device_stream stream,
+                                                 pleat_error *err) {
+    if (of->n == 0) return PLEAT_OK;
+    stir_blocks<<<1, WARP, 0, pleat__cuda_stream(stream)>>>(*of);
+    return PLEAT_CUDA_LAUNCHED("stirring an image's sums", err);
+}
+
 extern "C" pleat_status pleat__device_lanes_bring(const pleat__device_lanes *l, const pleat__device_piece *piece,
                                                   pleat__device_stream stream, pleat_error *err) {
     move_pages<true><<<piece->n, THREADS, 0, pleat__cuda_stream(stream)>>>(*l, *piece);

@@ -34,11 +34,12 @@ static void add(uint64_t *sums, const uint8_t *stripes, const uint8_t *secret, u
     }
 }
 
-static uint64_t stirred(uint64_t sum, uint64_t key) { return (sum ^ sum >> 47 ^ key) * XXH_PRIME32_1; }
+_Static_assert(PLEAT__HASH_PRIME == XXH_PRIME32_1, "XXH3's");
 
 static void stir(uint64_t *sums) {
-    for (uint32_t l = 0; l < PLEAT__HASH_SUMS; l++)
-        sums[l] = stirred(sums[l], load(XXH3_kSecret + STIR_AT + l * sizeof *sums));
+    uint64_t key[PLEAT__HASH_SUMS];
+    pleat__image_hash_stir_key(key);
+    for (uint32_t l = 0; l < PLEAT__HASH_SUMS; l++) sums[l] = (sums[l] ^ sums[l] >> 47 ^ key[l]) * PLEAT__HASH_PRIME;
 }
 
 void pleat__image_hash_begin(pleat__image_hasher *h, const uint8_t *bytes, uint64_t n_bytes) {
@@ -54,25 +55,6 @@ void pleat__image_hash_bytes(pleat__image_hasher *h, uint64_t end) {
     }
 }
 
-/* Four of the eight numbers, in registers: one alone would wait for its multiplications. */
-static void stir_four(uint64_t *four, const uint64_t *sums, uint64_t n, const uint8_t *secret) {
-    uint64_t key[4], a = four[0], b = four[1], c = four[2], d = four[3];
-    memcpy(key, secret, sizeof key);
-    for (; n > 0; n--, sums += PLEAT__HASH_SUMS) {
-        a = stirred(a + sums[0], key[0]);
-        b = stirred(b + sums[1], key[1]);
-        c = stirred(c + sums[2], key[2]);
-        d = stirred(d + sums[3], key[3]);
-    }
-    four[0] = a, four[1] = b, four[2] = c, four[3] = d;
-}
-
-void pleat__image_hash_sums(pleat__image_hasher *h, const uint64_t *sums, uint64_t n) {
-    for (uint32_t l = 0; l < PLEAT__HASH_SUMS; l += 4)
-        stir_four(h->sums + l, sums + l, n, XXH3_kSecret + STIR_AT + l * sizeof *sums);
-    h->next += n;
-}
-
 uint64_t pleat__image_hash_end(pleat__image_hasher *h) {
     pleat__image_hash_bytes(h, h->n_blocks);
     const uint64_t at = h->n_blocks * PLEAT__HASH_BLOCK;
@@ -83,4 +65,8 @@ uint64_t pleat__image_hash_end(pleat__image_hasher *h) {
 
 void pleat__image_hash_key(uint64_t key[PLEAT__HASH_WORDS]) {
     for (uint32_t i = 0; i < PLEAT__HASH_WORDS; i++) key[i] = load(XXH3_kSecret + i * sizeof *key);
+}
+
+void pleat__image_hash_stir_key(uint64_t key[PLEAT__HASH_SUMS]) {
+    for (uint32_t l = 0; l < PLEAT__HASH_SUMS; l++) key[l] = load(XXH3_kSecret + STIR_AT + l * sizeof *key);
 }

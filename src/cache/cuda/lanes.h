@@ -196,6 +196,15 @@ typedef struct pleat__device_sums {
 } pleat__device_sums;
 pleat_status pleat__device_lanes_sum(const pleat__device_sums *of, pleat__device_stream stream, pleat_error *err);
 
+/* The eight numbers of an image's hash go on by the sums of n blocks: a chain that no two launches may make at once. */
+typedef struct pleat__device_chain {
+    const uint64_t *sums; /* [n][8] device memory, aligned to 16 */
+    uint64_t n;
+    uint64_t *state; /* [8] device memory */
+    uint64_t key[PLEAT__HASH_SUMS];
+} pleat__device_chain;
+pleat_status pleat__device_lanes_stir(const pleat__device_chain *of, pleat__device_stream stream, pleat_error *err);
+
 /* Lanes of sequence seq_idx keep n_tokens tokens. */
 pleat_status pleat__device_lanes_set_budget(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t n_tokens,
                                             pleat__device_stream stream, pleat_error *err);

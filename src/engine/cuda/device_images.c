@@ -55,20 +55,24 @@ static bool add_slab(pleat_engine *e, uint32_t n_units) {
     return false;
 }
 
+/* The place for an image in the memory that was taken, if it was. */
+static void *shifted(void *p, uint64_t shift) { return p ? (uint8_t *)p + shift : NULL; }
+
 void *pleat__engine_device_take_image(pleat_engine *e, uint64_t n_bytes) {
     pleat__engine_device *d = e->device;
     if (n_bytes == 0 || n_bytes >> 48 || pleat__device_use(e->opt.first_device, NULL) != PLEAT_OK) return NULL;
     if (pleat_device_cache_expect_images(d->cache, NULL) != PLEAT_OK) return NULL;
-    const uint32_t n = units_of(n_bytes);
+    const uint64_t shift = pleat_device_cache_image_shift(d->cache, n_bytes);
+    const uint32_t n = units_of(n_bytes + shift);
     for (uint32_t i = 0; i < d->n_slabs; i++) {
         void *p = take_units(&d->slabs[i], n);
-        if (p) return p;
+        if (p) return shifted(p, shift);
     }
     const uint32_t n_most = pleat__min_u32(SLAB_UNITS, units_of(d->n_pages * d->page_bytes));
     bool is_there = add_slab(e, pleat__max_u32(n, n_most));
     if (!is_there) pleat__engine_device_free_slabs(e);
     is_there = is_there || add_slab(e, n);
-    return is_there ? take_units(&d->slabs[d->n_slabs - 1], n) : NULL;
+    return is_there ? shifted(take_units(&d->slabs[d->n_slabs - 1], n), shift) : NULL;
 }
 
 void pleat__engine_device_drop_image(pleat_engine *e, void *image, uint64_t n_bytes) {
@@ -76,9 +80,9 @@ void pleat__engine_device_drop_image(pleat_engine *e, void *image, uint64_t n_by
     (void)pleat_device_cache_save_end(d->cache, image, NULL); /* else bytes would come to who has the memory next */
     for (uint32_t i = 0; i < d->n_slabs; i++) {
         const pleat__pinned_slab *s = &d->slabs[i];
-        const uint64_t at = (uint64_t)((uintptr_t)image - (uintptr_t)s->p) / UNIT_BYTES;
+        const uint64_t from = (uint64_t)((uintptr_t)image - (uintptr_t)s->p), at = from / UNIT_BYTES;
         if ((uintptr_t)image >= (uintptr_t)s->p && at < s->n_units)
-            memset(s->is_taken + at, false, units_of(n_bytes) * sizeof *s->is_taken);
+            memset(s->is_taken + at, false, units_of(n_bytes + from % UNIT_BYTES) * sizeof *s->is_taken);
     }
 }
 

@@ -94,7 +94,7 @@ static uint64_t pages_of(const pleat_engine *e, const pleat__place *place) {
     return e->device->is_uniform ? pages_of_length(e, place->n_tokens) : (uint64_t)load->pages[0] + load->pages[1];
 }
 
-/* Cold tokens are in blocks, whose slots are bytes: lengths say how many tokens there are. */
+/* Cold tokens are in blocks, whose slots are of 16 bytes: lengths say how many tokens there are. */
 static bool has_blocks(const pleat_engine *e) { return e->opt.spec.compressor != PLEAT_COMPRESSOR_NONE; }
 
 /* Two levels take a page of each side in a step; read in one go, tokens are all high ones until they are classed. */
@@ -184,6 +184,11 @@ pleat_status pleat__engine_device_get_traits(const pleat_engine *e, pleat_cache_
 
 /* ---- what they hold -------------------------------------------------------------------------------------- */
 
+/* Low slots that a high slot's bytes come to where low slots hold no tokens; else 1. */
+static uint32_t high_weight(const pleat_engine *e) {
+    return has_blocks(e) ? e->device->low_page_tokens / e->device->page_tokens : 1;
+}
+
 static pleat_cache_sides sides_of(const pleat_engine *e, const pleat__place *place) {
     const pleat__engine_device *d = e->device;
     pleat_cache_sides sides = {.high_pages = pages_of(e, place)};
@@ -194,10 +199,9 @@ static pleat_cache_sides sides_of(const pleat_engine *e, const pleat__place *pla
         const pleat_device_cache_load *load = load_of(e, place);
         sides.high_pages = load->pages[0];
         sides.low_pages = load->pages[1];
-        sides.live_slots = (uint64_t)load->slots[0] + load->slots[1] - load->holes;
-        if (has_blocks(e)) sides.live_slots = (uint64_t)place->n_tokens * d->n_rows;
+        sides.live_slots = (uint64_t)(load->slots[0] - load->holes) * high_weight(e) + load->slots[1];
     }
-    sides.held_slots = sides.high_pages * d->page_tokens + sides.low_pages * d->low_page_tokens;
+    sides.held_slots = sides.high_pages * d->page_tokens * high_weight(e) + sides.low_pages * d->low_page_tokens;
     return sides;
 }
 
@@ -213,6 +217,7 @@ static void add_place(const pleat_engine *e, const pleat__place *place, pleat_ca
     const pleat__engine_device *d = e->device;
     const pleat_cache_sides sides = sides_of(e, place);
     const uint64_t n_pages = sides.high_pages + sides.low_pages, n_tokens = (uint64_t)place->n_tokens * d->n_rows;
+    const uint64_t n_live = has_blocks(e) ? n_tokens : sides.live_slots;
     const uint64_t n_low = d->is_uniform   ? 0
                            : has_blocks(e) ? n_tokens - load_of(e, place)->slots[0]
                                            : load_of(e, place)->slots[1];
@@ -220,10 +225,10 @@ static void add_place(const pleat_engine *e, const pleat__place *place, pleat_ca
     u->bytes_pages += n_pages * d->page_bytes;
     u->bytes_f16 += n_tokens * 4 * e->info.head_dim;
     u->pages_used += n_pages;
-    u->tokens_high += sides.live_slots - n_low;
+    u->tokens_high += n_live - n_low;
     u->tokens_low += n_low;
-    u->tokens_dropped += n_tokens - sides.live_slots;
-    u->slots += sides.held_slots;
+    u->tokens_dropped += n_tokens - n_live;
+    u->slots += has_blocks(e) ? sides.high_pages * d->page_tokens + n_low : sides.held_slots;
 }
 
 pleat_status pleat__engine_device_get_usage(const pleat_engine *e, pleat_seq seq, pleat_cache_usage *out) {

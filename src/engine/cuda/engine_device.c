@@ -98,7 +98,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     d->n_rows = e->info.n_layers * e->info.n_kv_heads;
     d->page_bytes = usage.page_bytes;
     d->n_pages = usage.pages_total;
-    d->is_uniform = e->opt.spec.policy == PLEAT_POLICY_NONE && e->opt.spec.compressor == PLEAT_COMPRESSOR_NONE;
+    d->is_uniform = pleat_spec_is_exact(&e->opt.spec) != 0;
     d->evicts = pleat_policy_evicts(e->opt.spec.policy) != 0;
     return PLEAT_OK;
 }

@@ -121,7 +121,7 @@ static rig *rig_new(const char *text, uint32_t d, uint32_t n_lanes, uint32_t n_g
     r->n_lanes = n_lanes;
     r->n_group = n_group;
     r->most_blocks = most_blocks;
-    r->page_units = 16 * (uint32_t)check_between(20, 80);
+    r->page_units = 16 * (uint32_t)check_between(1, check_below(2) ? 80 : 8); /* a payload in one or in many */
     r->row_len = (uint32_t)(pleat__block_bound(&r->format) / 16 + 1) * most_blocks / r->page_units + 2;
     r->n_blocks = calloc(n_lanes, 4);
     r->ends = calloc((size_t)n_lanes * most_blocks, 4);
@@ -189,7 +189,6 @@ static pleat__device_blocks_attn args_of(rig *r, uint32_t n_parts) {
                                    .head_dim = r->format.head_dim,
                                    .k_bits = pleat__code_bits(r->format.k_levels),
                                    .v_bits = pleat__code_bits(r->format.v_levels),
-                                   .payload_bytes = (uint32_t)pleat__block_bound(&r->format),
                                    .by_channel = r->format.by_channel};
     const uint32_t seq_idx = 0;
     l.seq_idxs = send(r, 4, &seq_idx, 4);

@@ -108,7 +108,7 @@ static inline pleat_engine_options engine_options(const char *spec) {
     if (n_devices == 0) return o;
     o.devices = n_devices;
     o.fixed_splits = 1;
-    if (o.spec.policy != PLEAT_POLICY_NONE) o.chunk_tokens = MAX_TOKENS; /* prompts are read whole */
+    if (!pleat_spec_is_exact(&o.spec)) o.chunk_tokens = MAX_TOKENS; /* prompts are read whole */
     o.step_tokens = 2 * o.chunk_tokens + MAX_ITEMS;
     return o;
 }
