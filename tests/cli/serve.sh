@@ -344,6 +344,8 @@ check "--seconds ends well" exits 0
 check "nobody is served to the end" test "$(field completed) $(field unfinished) $(field pages_left)" = "0 40 0"
 check "tokens of who was under way count" test "$(field total_output_tokens)" -gt 1000
 check "in no more time" test "$(field duration | cut -d. -f1)" = 3
+simulate --synthetic fixed:prompt=2000,output=20 --requests 4 --seconds 0.001
+check "too short a time is told" says "no request had a token when --seconds were over: give more"
 simulate --synthetic fixed:prompt=64,output=20 --requests 40 --max-running 8 --seconds 300
 check "who is served before is" test "$(field completed) $(field unfinished)" = "40 0"
 

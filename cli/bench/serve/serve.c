@@ -276,7 +276,8 @@ static int serve_all(bench *b) {
     progress_part(0, 0);
     if (code == CLI_OK) note_rejected(b);
     if (code == CLI_OK && !n_served) {
-        cli_error("no request was served");
+        cli_error(o->seconds > 0 ? "no request had a token when --seconds were over: give more"
+                                 : "no request was served");
         code = CLI_FAILED;
     }
     return code;
