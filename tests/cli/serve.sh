@@ -346,5 +346,7 @@ check "tokens of who was under way count" test "$(field total_output_tokens)" -g
 check "in no more time" test "$(field duration | cut -d. -f1)" = 3
 simulate --synthetic fixed:prompt=64,output=20 --requests 40 --max-running 8 --seconds 300
 check "who is served before is" test "$(field completed) $(field unfinished)" = "40 0"
+simulate --synthetic fixed:prompt=64,output=20 --requests 40 --rate 0.01 --seconds 3
+check "nobody is waited for who comes later" test "$(field duration | cut -d. -f1) $(field unfinished)" = "3 0"
 
 finish
