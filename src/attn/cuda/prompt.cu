@@ -13,6 +13,7 @@
 #define TARGET_UNITS 2048u
 #define SPAN_STEP 256u /* queries: a multiple of all blocks of queries and keys */
 #define MAX_SPLITS 32u
+#define PAIRS_FROM 16384u /* keys: power limits such a prompt, and pairs of blocks take less for their copies */
 #define L2_BYTES ((uint64_t)40 << 20) /* A100's; an H200 has 50 MB */
 
 /* Queries of a span: n_keys/128 * n_heads blocks times n_splits units. */
@@ -89,10 +90,13 @@ extern "C" pleat_status pleat__device_prompt_attn_run(const pleat__device_prompt
     PLEAT_TRY(check(prompt, err));
     bool by_wgmma = false;
     if (prompt->kernel != PLEAT__PROMPT_MMA) PLEAT_TRY(pleat__prompt_has_wgmma(&by_wgmma, err));
-    PLEAT_FAIL_IF(prompt->kernel == PLEAT__PROMPT_WGMMA && !by_wgmma, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
+    PLEAT_FAIL_IF(prompt->kernel >= PLEAT__PROMPT_WGMMA && !by_wgmma, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "prompt attention: this GPU, or this build, has no wgmma");
-    pleat__prompt_args args = {*prompt, prompt->scale * LOG2_E, static_cast<float *>(prompt->workspace), 1, 0, {0, 0}};
+    pleat__prompt_args args = {*prompt, prompt->scale * LOG2_E, static_cast<float *>(prompt->workspace), 1, 0, {0, 0},
+                               false};
     plan_splits(prompt, &args.n_splits, &args.span);
     plan_turns(prompt, args.turn_heads);
+    args.in_pairs = prompt->kernel == PLEAT__PROMPT_PAIRS ||
+                    (prompt->kernel == PLEAT__PROMPT_BEST && prompt->n_past + prompt->max_tokens >= PAIRS_FROM);
     return run(&args, by_wgmma, stream, err);
 }

@@ -32,6 +32,7 @@ typedef enum pleat__device_prompt_kernel {
     PLEAT__PROMPT_BEST = 0, /* wgmma where the GPU and this build have it */
     PLEAT__PROMPT_MMA = 1,
     PLEAT__PROMPT_WGMMA = 2, /* PLEAT_E_DEVICE where there is none: for tests and benchmarks */
+    PLEAT__PROMPT_PAIRS = 3, /* as long prompts go, whose bits are the same */
 } pleat__device_prompt_kernel;
 
 /* All pointers but the struct's own are device memory.  Strides are elements from one token to the next and multiples

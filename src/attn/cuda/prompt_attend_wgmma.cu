@@ -37,20 +37,20 @@ typedef struct attend_place {
 
 #if PLEAT__HAS_WGMMA
 
-static __device__ inline void init_barriers(attend_barriers *b) {
+template <int C> static __device__ inline void init_barriers(attend_barriers *b) {
     barrier_init(&b->q_full, 1);
     barrier_init(&b->v_clear, 32);
     for (uint32_t i = 0; i < STAGES; i++) {
         barrier_init(&b->k_full[i], 1);
         barrier_init(&b->v_full[i], 1);
-        barrier_init(&b->k_empty[i], CONSUMERS * 4);
-        barrier_init(&b->v_empty[i], CONSUMERS * 4);
+        barrier_init(&b->k_empty[i], C * CONSUMERS * 4);
+        barrier_init(&b->v_empty[i], C * CONSUMERS * 4);
     }
     barriers_publish();
 }
 
 /* One thread. */
-template <int D>
+template <int D, int C>
 static __device__ inline void produce(const attend_place &at, const prompt_maps &maps, uint32_t kv_head,
                                       attend_barriers *b) {
     constexpr uint32_t bytes = TILE_ROWS * D * 2;
@@ -62,10 +62,10 @@ static __device__ inline void produce(const attend_place &at, const prompt_maps 
         const uint32_t tile = at.kv_tiles + stage * 2 * bytes;
         barrier_wait(&b->k_empty[stage], parity);
         barrier_expect(&b->k_full[stage], bytes);
-        copy_tile<D>(tile, &maps.k, kv_head, token, &b->k_full[stage]);
+        copy_shared_tile<D, C>(tile, &maps.k, kv_head, token, &b->k_full[stage]);
         barrier_wait(&b->v_empty[stage], parity);
         barrier_expect(&b->v_full[stage], bytes);
-        copy_tile<D>(tile + bytes, &maps.v, kv_head, token, &b->v_full[stage]);
+        copy_shared_tile<D, C>(tile + bytes, &maps.v, kv_head, token, &b->v_full[stage]);
     }
 }
 
@@ -147,12 +147,24 @@ template <int D> static __device__ inline void add_values(attend_rows<D> &r, uin
     wgmma_commit();
 }
 
-static __device__ inline void release(uint64_t *b) {
-    if ((threadIdx.x & 31) == 0) barrier_arrive(b);
+/* A warp has read: here, and for the other of a pair. */
+template <int C> static __device__ inline void release(uint64_t *b) {
+    if constexpr (C == 1) {
+        if ((threadIdx.x & 31) == 0) barrier_arrive(b);
+    } else {
+        if ((threadIdx.x & 31) < C) pleat__bar_arrive_at(pleat__shared_address(b), threadIdx.x & 31);
+    }
+}
+
+/* o shrinks by what the last tile's maxima grew.  In pairs, which are for what power limits, only if one did. */
+template <int D, int C> static __device__ inline void shrink_rows(attend_rows<D> &r) {
+    if (C > 1 && !__any_sync(~0u, r.shrink[0] != 1 || r.shrink[1] != 1)) return;
+#pragma unroll
+    for (uint32_t c = 0; c < D / 2; c++) r.o[c] *= r.shrink[c >> 1 & 1];
 }
 
 /* One warpgroup's rows, from tile row `row0` on. */
-template <int D>
+template <int D, int C>
 static __device__ inline void consume(attend_rows<D> &r, const attend_place &at, attend_barriers *b, uint32_t row0,
                                       float scale2) {
     constexpr uint32_t bytes = TILE_ROWS * D * 2;
@@ -165,7 +177,7 @@ static __device__ inline void consume(attend_rows<D> &r, const attend_place &at,
     wgmma_dot<D>(s, q_low, at.kv_tiles);
     wgmma_wait<0>();
     settle(s);
-    release(&b->k_empty[0]);
+    release<C>(&b->k_empty[0]);
     mask_diagonal(s, row0 + (threadIdx.x & 127) / 32 * 16 + (threadIdx.x & 31) / 4);
     soften<D>(r, s, scale2);
     pack<D>(r, s);
@@ -180,14 +192,13 @@ static __device__ inline void consume(attend_rows<D> &r, const attend_place &at,
         if (threadIdx.x < 256 || i + 1 < at.n_tiles) turn_pass();
         wgmma_wait<1>();
         settle(s);
-        release(&b->k_empty[stage]);
+        release<C>(&b->k_empty[stage]);
         soften<D>(r, s, scale2);
         wait_keys(at, b, i + 1); /* here, where it keeps ptxas from moving the next wait above the weights */
         wgmma_wait<0>();
         settle(r.o);
-        release(&b->v_empty[before]);
-#pragma unroll
-        for (uint32_t c = 0; c < D / 2; c++) r.o[c] *= r.shrink[c >> 1 & 1];
+        release<C>(&b->v_empty[before]);
+        shrink_rows<D, C>(r);
         pack<D>(r, s);
     }
     const uint32_t last = (at.n_tiles - 1) % STAGES;
@@ -220,7 +231,7 @@ static __device__ inline void store_rows(const pleat__prompt_args &args, const a
     }
 }
 
-template <int D>
+template <int D, int C>
 static __device__ inline void consume_and_store(const pleat__prompt_args &args, const attend_place &at,
                                                 attend_barriers *b) {
     attend_rows<D> r;
@@ -229,14 +240,14 @@ static __device__ inline void consume_and_store(const pleat__prompt_args &args, 
     r.m[0] = r.m[1] = -INFINITY;
     r.l[0] = r.l[1] = 0;
     const uint32_t row0 = (threadIdx.x / 128 - 1) * 64;
-    consume<D>(r, at, b, row0, args.scale2);
+    consume<D, C>(r, at, b, row0, args.scale2);
     store_rows<D>(args, r, at, at.first + row0 + (threadIdx.x & 127) / 32 * 16 + (threadIdx.x & 31) / 4);
 }
 
 #endif
 
-/* Grid: query heads times blocks of queries, 1, prompts. */
-template <int D>
+/* Grid: query heads times blocks of queries, 1, prompts.  A pair has two heads of a group. */
+template <int D, int C>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     attend_wgmma(const pleat__prompt_args args, const __grid_constant__ prompt_maps maps) {
 #if PLEAT__HAS_WGMMA
@@ -250,45 +261,45 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     at.n_tiles = at.first / TILE_ROWS + 1;
     at.q_tile = (pleat__shared_address(shared) + 1023) & ~1023u;
     at.kv_tiles = at.q_tile + TILE_ROWS * D * 2;
-    if (threadIdx.x == 0) init_barriers(&barriers);
-    __syncthreads();
+    if (threadIdx.x == 0) init_barriers<C>(&barriers);
+    meet_blocks<C>();
     if (threadIdx.x < 128) {
         registers_give<40>();
         if (threadIdx.x == 0)
-            produce<D>(at, maps, at.head / p.n_group, &barriers);
+            produce<D, C>(at, maps, at.head / p.n_group, &barriers);
         else if (threadIdx.x / 32 == 1 && is_ragged(at))
             clear_values<D>(at, &barriers);
     } else {
         registers_take<232>();
-        consume_and_store<D>(args, at, &barriers);
+        consume_and_store<D, C>(args, at, &barriers);
     }
+    if constexpr (C > 1) meet_blocks<C>();
 #else
     (void)args;
     (void)maps;
 #endif
 }
 
-template <int D>
+template <int D, int C>
 static pleat_status launch(const pleat__prompt_args *args, const prompt_maps *maps, pleat__device_stream stream,
                            pleat_error *err) {
     const int bytes = (int)((1 + 2 * STAGES) * TILE_ROWS * D * 2 + 1024);
-    PLEAT_CUDA_TRY(cudaFuncSetAttribute(attend_wgmma<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-                   "prompt attention's shared memory", err);
     const pleat__device_prompt_attn *p = &args->p;
     const uint32_t n_blocks = (p->n_past + p->max_tokens + TILE_ROWS - 1) / TILE_ROWS - p->n_past / TILE_ROWS;
     const dim3 grid(p->n_kv_heads * p->n_group * n_blocks, 1, p->n_seqs);
-    attend_wgmma<D><<<grid, WGMMA_THREADS, bytes, pleat__cuda_stream(stream)>>>(*args, *maps);
-    return PLEAT_CUDA_LAUNCHED("prompt attention", err);
+    return launch_blocks<C>(attend_wgmma<D, C>, grid, bytes, args, maps, stream, err);
 }
 
 extern "C" pleat_status pleat__prompt_attend_wgmma(const pleat__prompt_args *args, const prompt_maps *maps,
                                                    pleat__device_stream stream, pleat_error *err) {
-    return args->p.head_dim == 64 ? launch<64>(args, maps, stream, err) : launch<128>(args, maps, stream, err);
+    if (args->p.head_dim == 64) return launch<64, 1>(args, maps, stream, err);
+    return args->in_pairs && args->p.n_group % 2 == 0 ? launch<128, 2>(args, maps, stream, err)
+                                                      : launch<128, 1>(args, maps, stream, err);
 }
 
 extern "C" pleat_status pleat__prompt_has_wgmma(bool *has, pleat_error *err) {
     cudaFuncAttributes attributes = {};
-    PLEAT_CUDA_TRY(cudaFuncGetAttributes(&attributes, attend_wgmma<128>), "prompt attention's code", err);
+    PLEAT_CUDA_TRY(cudaFuncGetAttributes(&attributes, attend_wgmma<128, 1>), "prompt attention's code", err);
     *has = attributes.sharedSizeBytes > 0;
     return PLEAT_OK;
 }

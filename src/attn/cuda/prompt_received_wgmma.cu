@@ -62,47 +62,44 @@ static __device__ inline void produce(const pleat__device_prompt_attn &p, const 
     }
 }
 
-/* x = max(x, logits of s), for 64 queries. */
-static __device__ inline void meet(float (&x)[32], const float (&s)[32], const float *lse2, float scale2) {
+/* x = the logits of s, or the maximum of both.  NaN, which queries past the end may give, is never a maximum. */
+template <bool FIRST>
+static __device__ inline void meet(float (&x)[64], const float (&s)[64], const float *lse2, float scale2) {
 #pragma unroll
-    for (uint32_t n = 0; n < 8; n++) {
+    for (uint32_t n = 0; n < 16; n++) {
         const float2 shift = *reinterpret_cast<const float2 *>(lse2 + n * 8 + (threadIdx.x & 3) * 2);
 #pragma unroll
-        for (uint32_t e = 0; e < 4; e++)
-            x[n * 4 + e] = fmaxf(x[n * 4 + e], fmaf(s[n * 4 + e], scale2, e & 1 ? -shift.y : -shift.x));
+        for (uint32_t e = 0; e < 4; e++) {
+            const float logit = fmaf(s[n * 4 + e], scale2, e & 1 ? -shift.y : -shift.x);
+            x[n * 4 + e] = fmaxf(FIRST ? -INFINITY : x[n * 4 + e], logit);
+        }
     }
 }
 
-/* sum += 2^x; of the diagonal's tile only queries after the key.  x starts again.  `key` is the thread's first row. */
-static __device__ inline void add(float (&sum)[2], float (&x)[2][32], bool is_diagonal, uint32_t key) {
+/* sum += 2^x; of the diagonal's tile only queries after the key.  `key` is the thread's first row. */
+template <bool DIAGONAL> static __device__ inline void add(float (&sum)[2], const float (&x)[64], uint32_t key) {
     const uint32_t column = (threadIdx.x & 3) * 2;
 #pragma unroll
-    for (uint32_t half = 0; half < 2; half++) {
-#pragma unroll
-        for (uint32_t i = 0; i < 32; i++) {
-            const uint32_t query = half * 64 + i / 4 * 8 + column + (i & 1);
-            const bool counts = !is_diagonal || query > key + (i >> 1 & 1) * 8;
-            sum[i >> 1 & 1] += counts ? power_of_two(x[half][i]) : 0.0f;
-            x[half][i] = -INFINITY;
-        }
+    for (uint32_t i = 0; i < 64; i++) {
+        const uint32_t query = i / 4 * 8 + column + (i & 1);
+        const bool counts = !DIAGONAL || query > key + (i >> 1 & 1) * 8;
+        sum[i >> 1 & 1] += counts ? power_of_two(x[i]) : 0.0f;
     }
 }
 
 /* What a thread of a consumer holds. */
 template <int D> struct receive_rows {
     uint32_t k[D / 16][4]; /* its warp's 16 keys as A fragments */
-    float x[2][32];        /* largest logits so far of a tile's queries, two halves */
+    float x[64];           /* largest logits so far of a tile's queries */
     float sum[2];          /* what its two keys received */
     uint32_t key;          /* the first of its keys in the block; the second is 8 more */
 };
 
-/* Products with one half of a tile, left under way. */
-template <int D>
-static __device__ inline void start(float (&s)[32], const receive_rows<D> &r, uint32_t q_low, uint32_t half) {
+/* Products with a tile, left under way. */
+template <int D> static __device__ inline void start(float (&s)[64], const receive_rows<D> &r, uint32_t q_low) {
     wgmma_begin();
 #pragma unroll
-    for (uint32_t k = 0; k < D / 16; k++)
-        wgmma<0>(s, r.k[k], descriptor(q_low, half * 64 * 128 + element_bytes(k)), k > 0);
+    for (uint32_t k = 0; k < D / 16; k++) wgmma<0>(s, r.k[k], descriptor(q_low, element_bytes(k)), k > 0);
     wgmma_commit();
 }
 
@@ -111,44 +108,43 @@ static __device__ inline void rows_init(receive_rows<D> &r, const received_place
     const uint32_t row = (threadIdx.x / 32 - 4) * 16;
     r.key = row + (threadIdx.x & 31) / 4;
     r.sum[0] = r.sum[1] = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < 64; i++) r.x[i / 32][i % 32] = -INFINITY;
     barrier_wait(&b->k_full, 0);
 #pragma unroll
     for (uint32_t k = 0; k < D / 16; k++) load_a<TILE_ROWS>(r.k[k], at.k_tile, row, k);
 }
 
-/* Both halves' products start; the first is used while the second is multiplied, and the other warpgroup's fill the
- * rest.  (Starting the next tile's before this one's are used gained nothing on an H200, 2026-11-22: at 500 TFLOPS the
- * power limit lowers the clock.)  The wait for the next tile stands where it keeps ptxas from moving the last wait for
- * products up. */
+/* What a tile's queries give, once all heads of the group are met. */
+template <int D> static __device__ inline void add_tile(receive_rows<D> &r, bool is_diagonal) {
+    if (is_diagonal)
+        add<true>(r.sum, r.x, r.key);
+    else
+        add<false>(r.sum, r.x, r.key);
+}
+
+/* What a tile gives is added up beside the next one's first product.  Warpgroups take no turns: with them, and in halves of
+ * 64 queries, it took a tenth longer (H200, 2026-11-29).  The wait for the next tile stands where it keeps ptxas from moving
+ * the wait for products up. */
 template <int D>
 static __device__ inline void consume(receive_rows<D> &r, const received_place &at, received_barriers *b,
                                       uint32_t n_group, float scale2) {
     const uint32_t n_tiles = (at.to - at.from + TILE_ROWS - 1) / TILE_ROWS * n_group;
-    float s[32], t[32];
-    if (threadIdx.x >= 256) turn_pass();
+    float s[64];
     barrier_wait(&b->full[0], 0);
-    uint32_t i = 0;
-    for (uint32_t query = at.from; query < at.to; query += TILE_ROWS) {
-        for (uint32_t g = 0; g < n_group; g++) {
-            const uint32_t stage = i % STAGES, q_low = describe(at.q_tiles + stage * (TILE_ROWS * D * 2), 16);
-            turn_wait();
-            start<D>(s, r, q_low, 0);
-            start<D>(t, r, q_low, 1);
-            if (threadIdx.x < 256 || i + 1 < n_tiles) turn_pass();
-            wgmma_wait<1>();
-            settle(s);
-            meet(r.x[0], s, b->lse2[stage], scale2);
-            i++;
-            if (i < n_tiles) barrier_wait(&b->full[i % STAGES], i / STAGES & 1);
-            wgmma_wait<0>();
-            settle(t);
-            meet(r.x[1], t, b->lse2[stage] + 64, scale2);
-            barrier_arrive(&b->empty[stage]);
-        }
-        add(r.sum, r.x, query == at.first, r.key);
+    for (uint32_t i = 0, g = 0; i < n_tiles; g = g + 1 == n_group ? 0 : g + 1) {
+        const uint32_t stage = i % STAGES, q_low = describe(at.q_tiles + stage * (TILE_ROWS * D * 2), 16);
+        start<D>(s, r, q_low);
+        if (g == 0 && i > 0) add_tile(r, at.from == at.first && i == n_group);
+        i++;
+        if (i < n_tiles) barrier_wait(&b->full[i % STAGES], i / STAGES & 1);
+        wgmma_wait<0>();
+        settle(s);
+        if (g == 0)
+            meet<true>(r.x, s, b->lse2[stage], scale2);
+        else
+            meet<false>(r.x, s, b->lse2[stage], scale2);
+        barrier_arrive(&b->empty[stage]);
     }
+    add_tile(r, at.from == at.first && n_tiles == n_group);
 }
 
 static __device__ inline void store_sums(float *to, const float (&sum)[2], uint32_t key, uint32_t n_keys) {

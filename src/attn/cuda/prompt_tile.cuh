@@ -29,6 +29,7 @@ typedef struct pleat__prompt_args {
     uint32_t n_splits;      /* of the queries, in pass 2 */
     uint32_t span;          /* queries of a split */
     uint32_t turn_heads[2]; /* [pass] heads that blocks work on at a time: see take_turn() */
+    bool in_pairs;          /* of blocks, pass 1 by wgmma */
 } pleat__prompt_args;
 
 /* Pass 1, pass 2, and what adds up the splits of either way's pass 2. */

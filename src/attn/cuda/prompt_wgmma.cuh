@@ -8,6 +8,9 @@
  * A barrier's phases alternate: who waits for the n-th completion (from 0) waits for parity n & 1; "empty" barriers
  * begin as if completed once, so producers wait for the other parity.
  *
+ * Pass 1 of a long prompt goes by pairs of blocks, clusters of two, where a head has two panels and a group an even number
+ * of heads: each copies a panel of K and V into both.  "Empty" barriers count both then.
+ *
  * Tiles are those of prompt_tile.cuh, 128 rows, aligned to 1024.  A descriptor names 16 elements along the sum: two
  * chunks of a panel's rows where rows are outputs (q, k), 16 rows where they are summed over (v).
  *
@@ -20,7 +23,7 @@
 #include <cuda.h>
 
 #include "attn/cuda/prompt_tile.cuh"
-#include "hw/cuda/wgmma.cuh"
+#include "hw/cuda/bulk.cuh"
 
 #define TILE_ROWS 128u
 #define CONSUMERS 2u /* warpgroups of 64 rows */
@@ -72,6 +75,33 @@ static __device__ inline void copy_tile(uint32_t tile, const CUtensorMap *map, u
             : "memory");
 }
 
+/* The same of a tile that all C blocks of a cluster read: each copies a panel to all. */
+template <int D, int C>
+static __device__ inline void copy_shared_tile(uint32_t tile, const CUtensorMap *map, uint32_t head, uint32_t token,
+                                               uint64_t *b) {
+    static_assert(C == 1 || C == D / 64, "a panel a block");
+    if constexpr (C == 1) {
+        copy_tile<D>(tile, map, head, token, b);
+    } else {
+        const uint32_t panel = blockIdx.x % C;
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                     "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(tile + panel * TILE_ROWS * 128),
+                     "l"(map), "r"(panel * 64), "r"(head), "r"(token), "r"(pleat__shared_address(b)),
+                     "h"((uint16_t)((1u << C) - 1))
+                     : "memory");
+    }
+}
+
+/* All of the cluster, or the block: barriers are there, or nobody copies or arrives here any more. */
+template <int C> static __device__ inline void meet_blocks(void) {
+    if constexpr (C == 1) {
+        __syncthreads();
+    } else {
+        __syncwarp();
+        pleat__wait_for_cluster();
+    }
+}
+
 /* ---- multiplying -------------------------------------------------------------------------------- */
 
 template <int N> static __device__ inline void registers_give(void) {
@@ -109,8 +139,8 @@ template <int D> static __device__ inline void wgmma_dot(float (&s)[64], uint32_
     wgmma_commit();
 }
 
-/* The two warpgroups start their products in turns, so that one multiplies while the other makes weights.  What one
- * passes, the other waits for: the second passes once before it begins, and not after its last turn. */
+/* The two warpgroups of pass 1 start their products in turns, so that one multiplies while the other makes weights.  What
+ * one passes, the other waits for: the second passes once before it begins, and not after its last turn. */
 static __device__ inline void turn_wait(void) { asm volatile("bar.sync %0, 256;" ::"r"(threadIdx.x / 128) : "memory"); }
 
 static __device__ inline void turn_pass(void) {
@@ -128,6 +158,27 @@ extern "C" pleat_status pleat__prompt_attend_wgmma(const pleat__prompt_args *arg
                                                    pleat__device_stream stream, pleat_error *err);
 extern "C" pleat_status pleat__prompt_received_wgmma(const pleat__prompt_args *args, const prompt_maps *maps,
                                                      pleat__device_stream stream, pleat_error *err);
+
+/* C blocks a cluster. */
+template <int C, typename Kernel>
+static inline pleat_status launch_blocks(Kernel kernel, dim3 grid, int shared_bytes, const pleat__prompt_args *args,
+                                         const prompt_maps *maps, pleat__device_stream stream, pleat_error *err) {
+    PLEAT_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+                   "prompt attention's shared memory", err);
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = C;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(WGMMA_THREADS);
+    config.dynamicSmemBytes = (size_t)shared_bytes;
+    config.stream = pleat__cuda_stream(stream);
+    config.attrs = &cluster;
+    config.numAttrs = C > 1;
+    (void)cudaLaunchKernelEx(&config, kernel, *args, *maps); /* PLEAT_CUDA_LAUNCHED() tells */
+    return PLEAT_CUDA_LAUNCHED("prompt attention", err);
+}
 
 /* Whether the running GPU's code has wgmma. */
 extern "C" pleat_status pleat__prompt_has_wgmma(bool *has, pleat_error *err);

@@ -101,7 +101,7 @@ template <int F, int NT, bool X_F32>
 static __device__ __forceinline__ void add_group(float (&sums)[n_tiles<F, NT>][NT][4],
                                                  pleat__lane_group<F> (&w)[n_tiles<F, NT>], const columns<NT, X_F32> &x,
                                                  bool is_whole, const walk &at, bool goes_on) {
-    if (is_whole)
+    if (!refills<F, NT> && is_whole) /* two ways make refilling slower */
         add_slices<true, F>(sums, w, x, at, goes_on);
     else
         add_slices<false, F>(sums, w, x, at, goes_on);

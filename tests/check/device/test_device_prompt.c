@@ -231,7 +231,7 @@ static bool rig_run(rig *r, pleat__device_prompt_kernel kernel, pleat__device_gr
         CHECK_STATUS(pleat__device_graph_launch(*graph, stream, &err), PLEAT_OK);
     } else {
         const pleat_status st = pleat__device_prompt_attn_run(&r->p, stream, &err);
-        if (kernel == PLEAT__PROMPT_WGMMA && strstr(err.text, "has no wgmma")) return false;
+        if (kernel >= PLEAT__PROMPT_WGMMA && strstr(err.text, "has no wgmma")) return false;
         CHECK_STATUS(st, PLEAT_OK);
     }
     CHECK_STATUS(pleat__device_wait(stream, &err), PLEAT_OK);
@@ -263,7 +263,7 @@ static void rig_check(rig *r, pleat__device_prompt_kernel kernel) {
 static void check_shape(const shape *s) {
     rig r;
     rig_init(&r, s);
-    for (int kernel = PLEAT__PROMPT_BEST; kernel <= PLEAT__PROMPT_WGMMA; kernel++)
+    for (int kernel = PLEAT__PROMPT_BEST; kernel <= PLEAT__PROMPT_PAIRS; kernel++)
         rig_check(&r, (pleat__device_prompt_kernel)kernel);
     rig_free(&r);
 }
@@ -371,7 +371,7 @@ static void test_chunks(void) {
     CHECK_DEVICE();
     static const uint32_t pasts[] = {1, 17, 63, 64, 127, 128, 129, 200, 256, 300, 383, 384};
     for (uint32_t d = 64; d <= 128; d += 64)
-        for (int kernel = PLEAT__PROMPT_MMA; kernel <= PLEAT__PROMPT_WGMMA; kernel++) {
+        for (int kernel = PLEAT__PROMPT_MMA; kernel <= PLEAT__PROMPT_PAIRS; kernel++) {
             rig r;
             rig_init(&r, &(shape){2, 2, d, 1, {385}, false, 0, 2});
             for (size_t i = 0;
