@@ -35,10 +35,10 @@ extern "C" {
 
 #define PLEAT_IMAGE_SALT_MAX 1024u /* bytes */
 
-/* A step in which the sequence took two tokens or more.  How a text is cut into steps decides last bits. */
 /* Of files.  It grows where a byte of a head or of a body gets another meaning. */
 #define PLEAT_IMAGE_VERSION 2u
 
+/* A step in which the sequence took two tokens or more.  How a text is cut into steps decides last bits. */
 typedef struct pleat_image_step {
     uint32_t first;    /* position of its first token */
     uint32_t n_tokens; /* >= 2 */

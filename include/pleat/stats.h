@@ -11,7 +11,8 @@
  * Layers without a sliding window have, for each KV head and channel: the mean key before RoPE; the mean square of
  * queries after it; and the deviation of keys from that mean, turned to their positions.  Of values it is the mean square
  * over their token's.  And there are bases, in which components of keys, and of values, are not correlated.  The first
- * four tokens of a sequence are left out: they are unlike all others.  For classes of spread there are codebooks.  And a layer has scales, by which a spec's steps are multiplied.
+ * four tokens of a sequence are left out: they are unlike all others.  For classes of spread there are codebooks.  And a
+ * layer has scales, by which a spec's steps are multiplied.
  *
  * Statistics do not change once they are made; any number of caches and threads may read them at once.
  */

@@ -23,9 +23,9 @@ typedef struct pleat__key_spread {
     uint32_t head_dim;
     float n;     /* tokens that were added */
     float *mean; /* [head_dim] their sum, and from pleat__spread_centre() on their mean */
-    float *
-        lower; /* [head_dim][head_dim] sums of products, and from pleat__spread_close() on the factor L of C + r I = L L^T;
-                   * what stands above the diagonal is not used */
+    /* [head_dim][head_dim] sums of products, and from pleat__spread_close() on the factor L of C + r I = L L^T; what
+     * stands above the diagonal is not used. */
+    float *lower;
     float *row; /* [head_dim] scratch */
 } pleat__key_spread;
 

@@ -10,7 +10,8 @@
 #include "core/half.h"
 
 #define MOST_SWEEPS 30u
-#define RIDGE 0.001 /* of the mean energy: what no query asks for is kept as if some did */
+#define RIDGE 0.001   /* of the mean energy: what no query asks for is kept as if some did */
+#define LEAST 0x1p-28 /* energy that is added, at least: its root is the least normal f16, so there is always a basis */
 
 void pleat__turn_rows(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s) {
     double *x = a + (size_t)i * d, *y = a + (size_t)j * d;
@@ -95,7 +96,7 @@ void pleat__basis_of_keys(const double *queries, const double *residuals, uint32
     double *g = scratch, *a = g + n, *b = a + n, *vectors = b + n, sum = 0;
     for (uint32_t i = 0; i < d; i++) sum += queries[(size_t)i * d + i];
     memcpy(g, queries, n * sizeof *g);
-    for (uint32_t i = 0; i < d; i++) g[(size_t)i * d + i] += RIDGE * sum / d;
+    for (uint32_t i = 0; i < d; i++) g[(size_t)i * d + i] += fmax(RIDGE * sum / d, LEAST);
     cholesky(g, d);
     multiply(residuals, false, g, d, b);
     multiply(g, true, b, d, a);

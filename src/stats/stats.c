@@ -28,6 +28,7 @@
 #include "stats/basis.h"
 
 enum { VERSION = 3, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
+#define LAYERS_A_KNOWN 64u /* of a file, at most: memory is taken for those, too, of which nothing is known */
 static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'S', 'T', 'A'};
 
 /* ---- held ---------------------------------------------------------------------------------------------- */
@@ -284,6 +285,20 @@ static pleat_status check_file(const uint8_t *bytes, uint64_t n_bytes, pleat_err
     return PLEAT_OK;
 }
 
+/* Is there enough of what takes memory? */
+static pleat_status check_layers(const uint8_t *bytes, uint64_t n_bytes, pleat_error *err) {
+    const pleat_stats shape = {.n_layers = get_u32(bytes + 24),
+                               .n_kv_heads = get_u32(bytes + 28),
+                               .head_dim = get_u32(bytes + 32),
+                               .has_bases = get_u32(bytes + 8) >= 3};
+    uint64_t n_known = 0;
+    for (uint32_t i = 0; i < shape.n_layers; i++) n_known += bytes[HEAD_BYTES + i] != 0;
+    REQUIRE(n_known * LAYERS_A_KNOWN >= shape.n_layers && n_known * layer_bytes(&shape) <= n_bytes, HEAD_BYTES,
+            "statistics: %llu bytes with %llu of %u layers are too few", (unsigned long long)n_bytes,
+            (unsigned long long)n_known, shape.n_layers);
+    return PLEAT_OK;
+}
+
 static pleat_status check_shape(const uint8_t *bytes, uint64_t n_bytes, pleat_error *err) {
     const uint32_t n_layers = get_u32(bytes + 24), n_heads = get_u32(bytes + 28), d = get_u32(bytes + 32);
     REQUIRE(n_layers >= 1 && n_layers <= 1024 && n_heads >= 1 && n_heads <= 1024 && d >= 16 &&
@@ -293,7 +308,7 @@ static pleat_status check_shape(const uint8_t *bytes, uint64_t n_bytes, pleat_er
     for (uint32_t i = 0; i < PRINT_BYTES; i++)
         REQUIRE(bytes[40 + i] && strchr("0123456789abcdef", bytes[40 + i]), 40 + i,
                 "statistics: the model's fingerprint is none");
-    return PLEAT_OK;
+    return check_layers(bytes, n_bytes, err);
 }
 
 /* Finite, and what is a square's root or mean not below 0. */

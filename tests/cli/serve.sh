@@ -348,5 +348,7 @@ simulate --synthetic fixed:prompt=2000,output=20 --requests 4 --seconds 0.001
 check "too short a time is told" says "no request had a token when --seconds were over: give more"
 simulate --synthetic fixed:prompt=64,output=20 --requests 40 --max-running 8 --seconds 300
 check "who is served before is" test "$(field completed) $(field unfinished)" = "40 0"
+simulate --synthetic fixed:prompt=64,output=20 --requests 40 --rate 0.01 --seconds 3
+check "nobody is waited for who comes later" test "$(field duration | cut -d. -f1) $(field unfinished)" = "3 0"
 
 finish

@@ -265,9 +265,15 @@ static void take_events(replay *r) {
     progress_update(r->n_done);
 }
 
-/* Nobody is there: let time pass until the next request comes. */
+/* When all is over, whatever is left; infinity: never. */
+static double limit_of(const replay *r) {
+    const float seconds = r->setup->o->seconds;
+    return seconds > 0 ? (double)seconds : INFINITY;
+}
+
+/* Nobody is there: let time pass until the next request comes, or no more do. */
 static void wait_for_next(replay *r, double now_s) {
-    const double gap_s = r->t->requests[r->out->n_submitted].arrival_s - now_s;
+    const double gap_s = fmin(r->t->requests[r->out->n_submitted].arrival_s, limit_of(r)) - now_s;
     if (!r->target->engine) {
         pleat_serving_clock_advance(r->target->serving, (uint64_t)ceil(1e9 * gap_s) + 1);
     } else if (gap_s > 0) {
@@ -279,8 +285,7 @@ static void wait_for_next(replay *r, double now_s) {
 
 /* --seconds: those under way leave. */
 static int is_over(replay *r, double now_s) {
-    const float seconds = r->setup->o->seconds;
-    if (seconds == 0 || now_s < (double)seconds) return 0;
+    if (now_s < limit_of(r)) return 0;
     account(r, 0, now_s);
     for (uint32_t i = 0; i < r->out->n_submitted; i++)
         if (r->ids[i].v && pleat_serving_cancel(r->target->serving, r->ids[i]) == PLEAT_OK) r->out->n_unfinished++;

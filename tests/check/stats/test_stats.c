@@ -99,6 +99,36 @@ static void test_bases(void) {
     CHECK(!pleat__basis_undo(to, 16, scratch, from, NULL));
 }
 
+/* A head that no query asks for, or hardly, has a basis, too: models have such heads. */
+static void test_no_queries(void) {
+    enum { D = 16 };
+    double queries[D * D], residuals[D * D], scratch[4 * D * D + D];
+    float to[D * D], from[D * D], spread[D];
+    for (uint32_t round = 0; round < 4; round++) {
+        fill_covariance(D, 3 * D, queries);
+        fill_covariance(D, 3 * D, residuals);
+        for (uint32_t i = 0; i < D * D; i++) {
+            queries[i] *= round % 2 ? 1e-12 : 0;
+            residuals[i] *= round < 2;
+        }
+        pleat__basis_of_keys(queries, residuals, D, scratch, to, spread);
+        check_context("round %u", round);
+        CHECK(pleat__basis_undo(to, D, scratch, from, NULL));
+        for (uint32_t i = 0; i < D; i++)
+            for (uint32_t j = 0; j < D; j++) {
+                double unity = 0;
+                for (uint32_t k = 0; k < D; k++) unity += (double)to[i * D + k] * (double)from[k * D + j];
+                CHECK_NEAR(unity, i == j, 1e-4);
+            }
+    }
+}
+
+static void put_sum(uint8_t *bytes, uint64_t n) {
+    XXH128_canonical_t sum;
+    XXH128_canonicalFromHash(&sum, XXH3_128bits(bytes, n - 16));
+    memcpy(bytes + n - 16, &sum, 16);
+}
+
 /* A file whose sum holds and whose bases are none is refused. */
 static void test_no_basis(void) {
     pleat_stats *s = stats_new(&shape), *again = NULL;
@@ -108,13 +138,33 @@ static void test_no_basis(void) {
     CHECK_STATUS(pleat_stats_write(s, bytes, n), PLEAT_OK);
     CHECK(bytes[8] == 3);
     memset(bytes + at + 2 * d, 0, 2 * d); /* its second row */
-    XXH128_canonical_t sum;
-    XXH128_canonicalFromHash(&sum, XXH3_128bits(bytes, n - 16));
-    memcpy(bytes + n - 16, &sum, 16);
+    put_sum(bytes, n);
     CHECK_STATUS(pleat_stats_read(bytes, n, NULL, &again, &err), PLEAT_E_FORMAT);
     CHECK(strstr(err.text, "basis") && !again);
     free(bytes);
     pleat_stats_destroy(&s);
+}
+
+/* A small file takes no memory for a large model: its layers have to be there. */
+static void test_no_layers(void) {
+    enum { N = 1288 };
+    const uint32_t head[] = {3, PLEAT__RD_CLASSES, N, 0, 1024, 1024, 256, 0};
+    uint8_t bytes[N];
+    pleat_stats *s = NULL;
+    pleat_error err;
+    for (uint32_t known = 0; known <= 32; known += 16) {
+        memset(bytes, 0, N);
+        memcpy(bytes, "PLEATSTA", 8);
+        memcpy(bytes + 8, head, sizeof head);
+        memcpy(bytes + 40, STATS_MODEL, 32);
+        memset(bytes + 72, 1, known);
+        put_sum(bytes, N);
+        check_alloc ca;
+        check_alloc_init(&ca, 1, 0); /* nothing is asked for: it would fail */
+        check_context("%u known", known);
+        CHECK_STATUS(pleat_stats_read(bytes, N, &ca.a, &s, &err), PLEAT_E_FORMAT);
+        CHECK(strstr(err.text, "of 1024 layers"));
+    }
 }
 
 static void test_file(void) {
@@ -219,8 +269,9 @@ static void test_states(void) {
     pleat_collector_destroy(&c);
 }
 
-static const check_test tests[] = {{"found", test_found},  {"bases", test_bases},   {"no_basis", test_no_basis},
-                                   {"file", test_file},    {"scales", test_scales}, {"memory", test_memory},
-                                   {"states", test_states}};
+static const check_test tests[] = {
+    {"found", test_found},           {"bases", test_bases},         {"no_basis", test_no_basis},
+    {"no_queries", test_no_queries}, {"no_layers", test_no_layers}, {"file", test_file},
+    {"scales", test_scales},         {"memory", test_memory},       {"states", test_states}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
