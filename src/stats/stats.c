@@ -281,7 +281,7 @@ static pleat_status check_file(const uint8_t *bytes, uint64_t n_bytes, pleat_err
     XXH128_canonical_t sum;
     XXH128_canonicalFromHash(&sum, XXH3_128bits(bytes, n_bytes - SUM_BYTES));
     REQUIRE(memcmp(&sum, bytes + n_bytes - SUM_BYTES, SUM_BYTES) == 0, n_bytes - SUM_BYTES,
-            "statistics: the file is damaged: its sum does not hold");
+            "statistics: the file is damaged, its sum does not hold: make it anew with pleat stats, or fetch it");
     return PLEAT_OK;
 }
 

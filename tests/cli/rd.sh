@@ -98,9 +98,9 @@ check "and drops tokens" calc "$(field tokens_dropped) > 1000"
 
 printf 'X' | dd of="$scratch/m.stats" bs=1 seek=500 conv=notrunc 2>/dev/null
 try run -m "$model" -p "The sea" -n 2 --kv rd
-check "damaged statistics are refused" says "the file is damaged: its sum does not hold"
+check "damaged statistics are refused" says "the file is damaged, its sum does not hold: make it anew"
 try run -m "$model" -p "The sea" -n 2 --kv novel:budget=50%,mean=model
-check "for novel, too" says "the file is damaged: its sum does not hold"
+check "for novel, too" says "the file is damaged, its sum does not hold: make it anew"
 try run -m "$model" -p "The sea" -n 2 --kv novel:mean=model --stats "$scratch/none"
 check "and missing ones" says "--kv novel:budget=25%,mean=model: there are no statistics of the model at"
 try run -m "$model" -p "The sea" -n 2 --kv rd --stats "$scratch/first"
