@@ -266,16 +266,16 @@ static __device__ inline void free_high(const pleat__device_lanes &l, uint32_t r
         l.pages.hole[row] = slot + 1;
 }
 
-/* drop_low(). */
+/* close_slot() of compact.c, by one warp. */
 template <int D>
-static __device__ inline void drop_low(const pleat__device_lanes &l, uint32_t row, const side_view &low,
-                                       uint32_t slot) {
-    const uint32_t last = low.n_slots - 1;
-    const pleat__device_slot_bytes to = bytes_at(low, slot), from = bytes_at(low, last);
+static __device__ inline void close_slot(const pleat__device_lanes &l, uint32_t row, int side, const side_view &v,
+                                         uint32_t slot) {
+    const uint32_t last = v.n_slots - 1;
+    const pleat__device_slot_bytes to = bytes_at(v, slot), from = bytes_at(v, last);
     if (slot != last)
-        pleat__device_copy_token<D>(*low.layout, to.page, to.slot, from.page, from.slot,
+        pleat__device_copy_token<D>(*v.layout, to.page, to.slot, from.page, from.slot,
                                     pleat__device_in_first_team<D>());
-    if (threadIdx.x % 32 == 0) l.pages.n_slots[1][row] = last;
+    if (threadIdx.x % 32 == 0) l.pages.n_slots[side][row] = last;
 }
 
 /* What was decided, done by one warp. */
@@ -285,7 +285,7 @@ static __device__ inline void act(const pleat__device_lanes &l, uint32_t row, co
     if (d.demotes) demote<D>(l, row, high, low, d.leaver, d.low_victim);
     __syncwarp();
     if (d.leaver != NO_SLOT && threadIdx.x % 32 == 0) free_high(l, row, high, d.leaver);
-    if (!d.demotes && d.low_victim != NO_SLOT) drop_low<D>(l, row, low, d.low_victim);
+    if (!d.demotes && d.low_victim != NO_SLOT) close_slot<D>(l, row, 1, low, d.low_victim);
 }
 
 /* W warps a lane: the block's only one, or W = 1 and STEP_WARPS lanes a block. */
@@ -362,18 +362,6 @@ static __device__ inline uint32_t find_below(const side_view &v, uint32_t n_toke
     return n;
 }
 
-/* close_high() of compact.c. */
-template <int D>
-static __device__ inline void close_high(const pleat__device_lanes &l, uint32_t row, const side_view &high,
-                                         uint32_t slot) {
-    const uint32_t last = high.n_slots - 1;
-    const pleat__device_slot_bytes to = bytes_at(high, slot), from = bytes_at(high, last);
-    if (slot != last)
-        pleat__device_copy_token<D>(*high.layout, to.page, to.slot, from.page, from.slot,
-                                    pleat__device_in_first_team<D>());
-    if (threadIdx.x % 32 == 0) l.pages.n_slots[0][row] = last;
-}
-
 /* The token in a high slot that leaves becomes low, unless it is dropped. */
 template <int D>
 static __device__ inline bool demote_unless_dropped(const pleat__device_lanes &l, uint32_t row, const side_view &high,
@@ -394,13 +382,13 @@ static __device__ inline void act_counted(const pleat__device_lanes &l, uint32_t
     side_view high = view_of(l, row, 0), low = view_of(l, row, 1);
     __syncwarp();
     for (uint32_t i = who->n[1]; i-- > 0; low.n_slots--) {
-        drop_low<D>(l, row, low, who->slots[1][i]);
+        close_slot<D>(l, row, 1, low, who->slots[1][i]);
         __syncwarp();
     }
     for (uint32_t i = who->n[0]; i-- > 0; high.n_slots--) {
         low.n_slots += demote_unless_dropped<D>(l, row, high, low, who->slots[0][i], n_tokens);
         __syncwarp();
-        close_high<D>(l, row, high, who->slots[0][i]);
+        close_slot<D>(l, row, 0, high, who->slots[0][i]);
         __syncwarp();
     }
 }

@@ -57,10 +57,10 @@ static pleat__kv_view view_of(const work *w) {
     return (pleat__kv_view){.high = w->high, .low = w->low, .n_sealed = sealed_slots(w, PLEAT__HIGH)};
 }
 
-/* The low side has so many open slots from now on. */
-static void set_low_slots(work *w, uint32_t n_slots) {
-    w->low.n_slots = n_slots;
-    w->table->n_slots[PLEAT__LOW][w->lane_idx] = sealed_slots(w, PLEAT__LOW) + n_slots;
+/* The side has so many open slots from now on. */
+static void set_slots(work *w, pleat__side side, uint32_t n_slots) {
+    (side == PLEAT__LOW ? &w->low : &w->high)->n_slots = n_slots;
+    w->table->n_slots[side][w->lane_idx] = sealed_slots(w, side) + n_slots;
 }
 
 static uint8_t *page_at(const work *w, pleat__page_id id) { return w->c->pages + (uint64_t)id.v * w->c->page_bytes; }
@@ -99,7 +99,7 @@ static void demote(work *w, uint32_t slot, uint32_t low_slot) {
     float *k = w->s->k, *v = w->s->v_tile;
     pleat__quant_load_token(w->high.layout, from.page, from.slot, k, v);
     put_low(w, from, k, v, to, is_append);
-    if (is_append) set_low_slots(w, w->low.n_slots + 1);
+    if (is_append) set_slots(w, PLEAT__LOW, w->low.n_slots + 1);
 }
 
 /* The token in high slot `slot` is gone. */
@@ -113,12 +113,13 @@ static void free_high(work *w, uint32_t slot) {
         w->table->hole[w->lane_idx] = sealed_slots(w, PLEAT__HIGH) + slot + 1;
 }
 
-/* The last low token takes the place of the one in `slot`. */
-static void drop_low(work *w, uint32_t slot) {
-    const uint32_t last = w->low.n_slots - 1;
-    const slot_at to = slot_of(&w->low, slot), from = slot_of(&w->low, last);
-    if (slot != last) pleat__quant_copy(w->low.layout, to.page, to.slot, from.page, from.slot);
-    set_low_slots(w, last);
+/* The token in `slot` is gone, and the side's last one takes its place. */
+static void close_slot(work *w, pleat__side side, uint32_t slot) {
+    const pleat__kv_run *run = side == PLEAT__LOW ? &w->low : &w->high;
+    const uint32_t last = run->n_slots - 1;
+    const slot_at to = slot_of(run, slot), from = slot_of(run, last);
+    if (slot != last) pleat__quant_copy(run->layout, to.page, to.slot, from.page, from.slot);
+    set_slots(w, side, last);
 }
 
 /* The high slot that is left, or PLEAT__NO_SLOT, and what becomes of its token. */
@@ -137,25 +138,16 @@ static void compact_step(work *w, const pleat__policy_step *step) {
     const bool demotes = leaver != PLEAT__NO_SLOT && level == PLEAT_LEVEL_LOW;
     if (demotes) demote(w, leaver, step->low_victim);
     if (leaver != PLEAT__NO_SLOT) free_high(w, leaver);
-    if (!demotes && step->low_victim != PLEAT__NO_SLOT) drop_low(w, step->low_victim);
-}
-
-/* The token in high slot `slot` is gone, and the last one takes its place: several leave, and a lane has one hole. */
-static void close_high(work *w, uint32_t slot) {
-    const uint32_t last = w->high.n_slots - 1;
-    const slot_at to = slot_of(&w->high, slot), from = slot_of(&w->high, last);
-    if (slot != last) pleat__quant_copy(w->high.layout, to.page, to.slot, from.page, from.slot);
-    w->high.n_slots = last;
-    w->table->n_slots[PLEAT__HIGH][w->lane_idx] = sealed_slots(w, PLEAT__HIGH) + last;
+    if (!demotes && step->low_victim != PLEAT__NO_SLOT) close_slot(w, PLEAT__LOW, step->low_victim);
 }
 
 /* From the last slot back: what takes a place has been judged. */
 static void compact_counted(work *w, const pleat__leavers *leavers) {
     assert(!w->table->hole[w->lane_idx]);
-    for (uint32_t i = leavers->n_low; i-- > 0;) drop_low(w, leavers->low[i]);
+    for (uint32_t i = leavers->n_low; i-- > 0;) close_slot(w, PLEAT__LOW, leavers->low[i]);
     for (uint32_t i = leavers->n_high; i-- > 0;) {
         if (!leavers->is_dropped[i]) demote(w, leavers->high[i], PLEAT__NO_SLOT);
-        close_high(w, leavers->high[i]);
+        close_slot(w, PLEAT__HIGH, leavers->high[i]);
     }
 }
 
@@ -259,7 +251,7 @@ static void compact_prompt(work *w, uint32_t classed) {
     for (uint32_t i = 0; i < w->n_taken; i++)
         *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, w->table->n_pages[PLEAT__LOW][w->lane_idx]++) =
             w->s->pages[i];
-    set_low_slots(w, w->low.n_slots);
+    set_slots(w, PLEAT__LOW, w->low.n_slots);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------------ */
@@ -318,7 +310,7 @@ static void drop_low_below(work *w) {
         const uint32_t position = (uint32_t)pleat__positions(w->low.layout, at.page)[slot % tokens];
         const float sum = pleat__scores(w->low.layout, at.page)[slot % tokens];
         const float significance = pleat__significance(sum, position, n_tokens);
-        if (!leveler->stays_low(spec, significance, position, n_tokens)) drop_low(w, slot);
+        if (!leveler->stays_low(spec, significance, position, n_tokens)) close_slot(w, PLEAT__LOW, slot);
     }
 }
 
