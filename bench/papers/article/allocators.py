@@ -172,7 +172,7 @@ def table_blocks(bench):
           "block 1. Pleat's tables are larger, since every layer and KV head has its own and each is as long as the "
           "longest context: they are what one-token pages would cost. Internal and tables together are least at "
           f"{best} tokens, by the mean of the workloads. What is left is the kernel's side, which wants larger "
-          "blocks (docs/PERF.md).")
+          "blocks (docs/KERNELS.md).")
     s.formula("the same replay, mean over the four workloads. Tables are the arrays of src/page for 640 lanes (80 "
               f"layers, 8 KV heads) over {pool:,} tokens of 512 bytes a lane. One id is 4 bytes a block in use over "
               f"{token:,} bytes a token")
