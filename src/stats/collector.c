@@ -32,7 +32,7 @@ struct pleat_collector {
     rope_copy *ropes;        /* [n_layers] */
     pleat__moments *moments; /* [n_layers][n_kv_heads] */
     pleat__rd_turns *turns;  /* [n_layers] */
-    double *turn;            /* [head_dim] of a token */
+    double *turn;            /* [PLEAT__MOMENTS_BATCH][head_dim] of tokens */
     void *block;
     uint64_t block_bytes;
 
@@ -76,7 +76,7 @@ static void carve(pleat_collector *c, pleat__arena *arena) {
     c->ropes = pleat__arena_take(arena, c->n_layers, sizeof *c->ropes);
     c->turns = pleat__arena_take(arena, c->n_layers, sizeof *c->turns);
     c->moments = pleat__arena_take(arena, n_lanes, sizeof *c->moments);
-    c->turn = pleat__arena_take(arena, c->head_dim, sizeof *c->turn);
+    c->turn = pleat__arena_take(arena, (uint64_t)PLEAT__MOMENTS_BATCH * c->head_dim, sizeof *c->turn);
     for (uint32_t i = 0; i < c->n_layers; i++) {
         double *frequencies = pleat__arena_take(arena, c->head_dim / 2, sizeof *frequencies);
         if (c->ropes) c->ropes[i].frequencies = frequencies;
@@ -138,19 +138,33 @@ pleat_status pleat__collector_bind(pleat_collector *c, const pleat_cache_options
 
 /* ---- the first pass -------------------------------------------------------------------------------------- */
 
-static void add_moments(pleat_collector *c, uint32_t layer, uint32_t position, const float *q, const float *k,
-                        const float *v) {
+static void turn_of(const pleat_collector *c, uint32_t layer, uint32_t position, double *turn) {
     const pleat_rope *rope = rope_of(c, layer);
     const pleat__rd_turns *t = &c->turns[layer];
-    const uint32_t d = c->head_dim;
-    for (uint32_t i = 0; i < d; i++) c->turn[i] = 1;
+    for (uint32_t i = 0; i < c->head_dim; i++) turn[i] = 1;
     for (uint32_t i = 0; i < t->n_pairs; i++) {
-        c->turn[t->first * i] = cos(rope->frequencies[i] * position);
-        c->turn[t->first * i + t->other] = sin(rope->frequencies[i] * position);
+        turn[t->first * i] = cos(rope->frequencies[i] * position);
+        turn[t->first * i + t->other] = sin(rope->frequencies[i] * position);
     }
-    for (uint32_t head = 0; head < c->n_kv_heads; head++)
-        pleat__moments_add(&c->moments[layer * c->n_kv_heads + head], c->turn, d, c->n_group,
-                           q + (size_t)head * c->n_group * d, d, k + (size_t)head * d, v + (size_t)head * d);
+}
+
+/* Up to PLEAT__MOMENTS_BATCH tokens. */
+static void add_moments(pleat_collector *c, uint32_t layer, uint32_t first, uint32_t n, const float *q, const float *k,
+                        const float *v) {
+    const uint32_t d = c->head_dim;
+    const size_t kv_row = (size_t)c->n_kv_heads * d;
+    for (uint32_t t = 0; t < n; t++) turn_of(c, layer, first + t, c->turn + (size_t)t * d);
+    for (uint32_t head = 0; head < c->n_kv_heads; head++) {
+        const pleat__moments_tokens of = {.n = n,
+                                          .n_heads = c->n_group,
+                                          .turn = c->turn,
+                                          .q = q + (size_t)head * c->n_group * d,
+                                          .k = k + (size_t)head * d,
+                                          .v = v + (size_t)head * d,
+                                          .q_stride = kv_row * c->n_group,
+                                          .kv_stride = kv_row};
+        pleat__moments_add(&c->moments[layer * c->n_kv_heads + head], d, &of);
+    }
 }
 
 /* ---- the second ------------------------------------------------------------------------------------------ */
@@ -268,8 +282,9 @@ void pleat__collector_see(pleat_collector *c, uint32_t layer, uint32_t first, ui
     const uint32_t skip = first < PLEAT__STATS_SKIPPED ? PLEAT__STATS_SKIPPED - first : 0;
     const size_t kv_row = (size_t)c->n_kv_heads * c->head_dim, q_row = kv_row * c->n_group;
     if (n <= skip || !c->has_layer[layer]) return;
-    for (uint32_t t = skip; !c->counts && t < n; t++)
-        add_moments(c, layer, first + t, q + t * q_row, k + t * kv_row, v + t * kv_row);
+    for (uint32_t t = skip; !c->counts && t < n; t += PLEAT__MOMENTS_BATCH)
+        add_moments(c, layer, first + t, pleat__min_u32(PLEAT__MOMENTS_BATCH, n - t), q + t * q_row, k + t * kv_row,
+                    v + t * kv_row);
     if (c->counts) count_codes(c, layer, first + skip, n - skip, k + skip * kv_row, v + skip * kv_row);
     if (layer + 1 == c->n_layers || !memchr(c->has_layer + layer + 1, 1, c->n_layers - layer - 1))
         c->n_tokens += n - skip;

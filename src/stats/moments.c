@@ -27,10 +27,20 @@ void pleat__moments_carve(uint32_t d, pleat__moments *m, pleat__arena *arena) {
     m->vv = pleat__arena_take(arena, n, sizeof *m->vv);
 }
 
-/* sums[i][j] += scale * x[i] y[j] */
-static void add_products(double *sums, uint32_t d, double scale, const double *x, const double *y) {
-    for (uint32_t i = 0; i < d; i++)
-        for (uint32_t j = 0; j < d; j++) sums[(size_t)i * d + j] += scale * x[i] * y[j];
+/* Vectors that are summed up in one go: a matrix of sums is read and written once for all of them. */
+typedef double vectors[PLEAT__MOMENTS_BATCH][PLEAT__MAX_HEAD_DIM];
+
+/* sums[i][j] += sum over the vectors t of x[t][i] y[t][j], for j < i + 1 alone where x is y. */
+static void add_products(double *sums, uint32_t d, const vectors x, const vectors y) {
+    _Static_assert(PLEAT__MOMENTS_BATCH == 8, "vectors that are written out below");
+    for (uint32_t i = 0; i < d; i++) {
+        double *row = sums + (size_t)i * d;
+        const uint32_t n = x == y ? i + 1 : d;
+        const double a[] = {x[0][i], x[1][i], x[2][i], x[3][i], x[4][i], x[5][i], x[6][i], x[7][i]};
+        for (uint32_t j = 0; j < n; j++)
+            row[j] += ((a[0] * y[0][j] + a[1] * y[1][j]) + (a[2] * y[2][j] + a[3] * y[3][j])) +
+                      ((a[4] * y[4][j] + a[5] * y[5][j]) + (a[6] * y[6][j] + a[7] * y[7][j]));
+    }
 }
 
 static double to_doubles(const float *x, uint32_t d, double *out) {
@@ -42,21 +52,40 @@ static double to_doubles(const float *x, uint32_t d, double *out) {
     return square;
 }
 
-void pleat__moments_add(pleat__moments *m, const double *turn, uint32_t d, uint32_t n_heads, const float *q,
-                        size_t q_stride, const float *k, const float *v) {
-    double x[PLEAT__MAX_HEAD_DIM];
-    m->n += 1;
-    m->n_q += n_heads;
-    for (uint32_t h = 0; h < n_heads; h++) {
-        (void)to_doubles(q + h * q_stride, d, x);
-        add_products(m->qq, d, 1, x, x);
+static void clear_from(vectors x, uint32_t t, uint32_t d) {
+    for (; t < PLEAT__MOMENTS_BATCH; t++) memset(x[t], 0, d * sizeof **x);
+}
+
+void pleat__moments_add(pleat__moments *m, uint32_t d, const pleat__moments_tokens *of) {
+    vectors x, u;
+    m->n += of->n;
+    m->n_q += (double)of->n * of->n_heads;
+    for (uint32_t h = 0; h < of->n_heads; h++) {
+        for (uint32_t t = 0; t < of->n; t++) (void)to_doubles(of->q + t * of->q_stride + (size_t)h * d, d, x[t]);
+        clear_from(x, of->n, d);
+        add_products(m->qq, d, x, x);
     }
-    (void)to_doubles(k, d, x);
-    add_products(m->kk, d, 1, x, x);
-    add_products(m->ku, d, 1, x, turn);
-    add_products(m->uu, d, 1, turn, turn);
-    const double square = to_doubles(v, d, x);
-    if (square > 0) add_products(m->vv, d, d / square, x, x);
+    for (uint32_t t = 0; t < of->n; t++) {
+        (void)to_doubles(of->k + t * of->kv_stride, d, x[t]);
+        memcpy(u[t], of->turn + (size_t)t * d, d * sizeof *u[t]);
+    }
+    clear_from(x, of->n, d);
+    clear_from(u, of->n, d);
+    add_products(m->kk, d, x, x);
+    add_products(m->ku, d, x, u);
+    add_products(m->uu, d, u, u);
+    for (uint32_t t = 0; t < of->n; t++) {
+        const double square = to_doubles(of->v + t * of->kv_stride, d, x[t]), scale = square > 0 ? sqrt(d / square) : 0;
+        for (uint32_t i = 0; i < d; i++) x[t][i] *= scale;
+    }
+    clear_from(x, of->n, d);
+    add_products(m->vv, d, x, x);
+}
+
+/* What was summed up below the diagonal stands above it, too. */
+static void mirror(double *sums, uint32_t d) {
+    for (uint32_t i = 0; i < d; i++)
+        for (uint32_t j = i + 1; j < d; j++) sums[(size_t)i * d + j] = sums[(size_t)j * d + i];
 }
 
 /* Pairs of dimensions: the one that is met with i, and whether i is the first of both; else i itself. */
@@ -146,12 +175,16 @@ static void turn_mean(const pleat_rope *rope, const pleat__rd_turns *t, uint32_t
 
 uint64_t pleat__moments_scratch(uint32_t d) { return 3 * (uint64_t)d * d + pleat__basis_scratch(d); }
 
-void pleat__moments_finish(const pleat__moments *m, const pleat__rd_turns *t, const pleat_rope *rope,
-                           pleat__windows windows, uint32_t d, double *scratch, const pleat__stats_lane *out) {
+void pleat__moments_finish(pleat__moments *m, const pleat__rd_turns *t, const pleat_rope *rope, pleat__windows windows,
+                           uint32_t d, double *scratch, const pleat__stats_lane *out) {
     const size_t n = (size_t)d * d;
     const double magnitude = rope ? (double)rope->magnitude : 1;
     double *queries = scratch, *residuals = queries + n, *values = residuals + n, *rest = values + n;
     if (!(m->n > 0)) return;
+    mirror(m->qq, d);
+    mirror(m->kk, d);
+    mirror(m->uu, d);
+    mirror(m->vv, d);
     for (size_t i = 0; i < n; i++) {
         queries[i] = m->qq[i] / m->n_q / d;
         values[i] = m->vv[i] / m->n;

@@ -95,7 +95,7 @@ void pleat__collector_see(pleat_collector *collector, uint32_t layer, uint32_t f
 
 /* ---- moments.c ------------------------------------------------------------------------------------------- */
 
-/* Sums over a lane's tokens, [d][d] each. */
+/* Sums over a lane's tokens, [d][d] each; of what is multiplied by itself up to the diagonal alone, before they are finished. */
 typedef struct pleat__moments {
     double n;   /* tokens */
     double n_q; /* tokens times query heads */
@@ -107,16 +107,25 @@ typedef struct pleat__moments {
 } pleat__moments;
 
 void pleat__moments_carve(uint32_t head_dim, pleat__moments *m, pleat__arena *arena);
-/* turn: [d] of the token's position: by pair the cosine where its first number stands, the sine at the other; else 1. */
-void pleat__moments_add(pleat__moments *m, const double *turn, uint32_t head_dim, uint32_t n_heads, const float *q,
-                        size_t q_stride, const float *k, const float *v);
+
+/* n tokens of a lane, 8 at most: strides are from a token to the next, and a token's query heads stand side by side.
+ * turn: [n][d], by pair the cosine of the position where its first number stands, the sine at the other; else 1. */
+#define PLEAT__MOMENTS_BATCH 8u
+typedef struct pleat__moments_tokens {
+    uint32_t n, n_heads;
+    const double *turn;
+    const float *q, *k, *v;
+    size_t q_stride, kv_stride;
+} pleat__moments_tokens;
+void pleat__moments_add(pleat__moments *m, uint32_t head_dim, const pleat__moments_tokens *of);
+
 /* What is known of the lane, as if n windows of n_tokens stood one behind the other; rope: NULL where nothing turns;
  * scratch: pleat__moments_scratch() numbers. */
 typedef struct pleat__windows {
     uint32_t n_tokens, n;
 } pleat__windows;
 uint64_t pleat__moments_scratch(uint32_t head_dim);
-void pleat__moments_finish(const pleat__moments *m, const pleat__rd_turns *turns, const pleat_rope *rope,
+void pleat__moments_finish(pleat__moments *m, const pleat__rd_turns *turns, const pleat_rope *rope,
                            pleat__windows windows, uint32_t head_dim, double *scratch, const pleat__stats_lane *out);
 
 /* ---- counts.c -------------------------------------------------------------------------------------------- */
