@@ -155,7 +155,7 @@ PLEAT_API const char *pleat_store_miss_name(pleat_store_miss miss);
 
 typedef struct pleat_store_stats {
     uint64_t n_files, bytes, max_bytes; /* in the folder, when this process last wrote or removed one */
-    uint64_t hits;                      /* bodies read */
+    uint64_t hits;                      /* bodies read, without those that were refused */
     uint64_t read_bytes, read_ns;       /* bytes of their files, and the time that reading and checking took */
     uint64_t misses[PLEAT_STORE_N_MISSES];
     uint64_t written, written_bytes;        /* files */

@@ -261,7 +261,11 @@ static void unlink_wanted(pleat_store *s, const pleat_store_fetch *f) {
 void pleat_store_fetch_refuse(pleat_store_fetch *f) {
     pleat_store_found found;
     if (pleat_store_fetch_poll(f, &found) != PLEAT_OK || !found.body) return;
-    pleat__store_refuse(f->store, &f->found_head, found.body_bytes);
+    (void)pthread_mutex_lock(&f->store->lock);
+    const bool is_first = !f->is_counted;
+    f->is_counted = true;
+    (void)pthread_mutex_unlock(&f->store->lock);
+    if (is_first) pleat__store_refuse(f->store, &f->found_head, found.body_bytes);
 }
 
 void pleat_store_fetch_end(pleat_store_fetch **fetch) {

@@ -66,7 +66,10 @@ static pleat_image_head head_of_body(const pleat_image_head *wanted, uint64_t bo
 void pleat__store_refuse(pleat_store *s, const pleat_image_head *head, uint64_t body_bytes) {
     const pleat_image_head w = head_of_body(head, body_bytes);
     const pleat__store_key key = pleat__store_key_of(&w);
-    pleat__store_add(s, &s->stats.misses[PLEAT_STORE_DAMAGED], 1);
+    (void)pthread_mutex_lock(&s->lock);
+    s->stats.hits--; /* it was none */
+    s->stats.misses[PLEAT_STORE_DAMAGED]++;
+    (void)pthread_mutex_unlock(&s->lock);
     tell(s, PLEAT_STORE_DAMAGED, &key);
 }
 

@@ -403,6 +403,7 @@ static void test_refused(void) {
                 check_hit(&r, &out, &alone, n_hits);
                 CHECK_EQ_U64(out.stats.n_hit, n_hits * STORED);
                 pleat_store_get_stats(s, &st);
+                CHECK_EQ_U64(st.hits, n_hits);
                 CHECK_EQ_U64(st.misses[PLEAT_STORE_DAMAGED], 1);
             }
         }
