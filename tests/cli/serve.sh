@@ -349,6 +349,7 @@ check "too short a time is told" says "no request had a token when --seconds wer
 simulate --synthetic fixed:prompt=64,output=20 --requests 40 --max-running 8 --seconds 300
 check "who is served before is" test "$(field completed) $(field unfinished)" = "40 0"
 simulate --synthetic fixed:prompt=64,output=20 --requests 40 --rate 0.01 --seconds 3
-check "nobody is waited for who comes later" test "$(field duration | cut -d. -f1) $(field unfinished)" = "3 0"
+check "nobody is waited for who comes later" test "$(field duration | cut -d. -f1) $(field completed) $(field unfinished)" = "3 1 39"
+check "means are of whole requests" test "$(field mean_output_tokens)" = 20.0
 
 finish

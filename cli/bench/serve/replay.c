@@ -224,6 +224,7 @@ static void complete(replay *r, uint32_t i, const pleat_request_stats *stats) {
     out->n_completed++;
     out->input_tokens += stats->n_prompt;
     out->hit_tokens += stats->n_hit;
+    out->completed_tokens += stats->n_generated;
 }
 
 static void take_token(replay *r, uint32_t i, double now_s) {
@@ -283,12 +284,13 @@ static void wait_for_next(replay *r, double now_s) {
     account(r, 0, now_of(r));
 }
 
-/* --seconds: those under way leave. */
+/* --seconds: those under way leave, and nobody comes any more. */
 static int is_over(replay *r, double now_s) {
     if (now_s < limit_of(r)) return 0;
     account(r, 0, now_s);
     for (uint32_t i = 0; i < r->out->n_submitted; i++)
         if (r->ids[i].v && pleat_serving_cancel(r->target->serving, r->ids[i]) == PLEAT_OK) r->out->n_unfinished++;
+    r->out->n_unfinished += r->t->n - r->out->n_submitted;
     return 1;
 }
 

@@ -106,7 +106,7 @@ static void fill_requests(const serve_result *r, const serve_result *first, doub
     v[INPUT] = (double)r->input_tokens;
     v[OUTPUT] = (double)r->output_tokens;
     v[INPUT_MEAN] = share(v[INPUT], r->n_completed);
-    v[OUTPUT_MEAN] = r->n_unfinished ? NAN : share(v[OUTPUT], r->n_completed);
+    v[OUTPUT_MEAN] = share((double)r->completed_tokens, r->n_completed);
     v[REQUEST_RATE] = share(r->n_completed, r->duration_s);
     v[OUTPUT_RATE] = share(v[OUTPUT], r->duration_s);
     v[TOKEN_RATE] = share(v[INPUT] + v[OUTPUT], r->duration_s);

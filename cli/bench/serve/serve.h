@@ -101,9 +101,10 @@ typedef struct serve_latency {
 
 typedef struct serve_result {
     uint32_t n_requests, n_completed, n_failed, n_rejected;
-    uint32_t n_submitted, n_ended;                    /* of the trace's requests, so far */
-    uint32_t n_unfinished;                            /* under way, or waiting, when --seconds were over */
+    uint32_t n_submitted, n_ended; /* of the trace's requests, so far */
+    uint32_t n_unfinished;         /* under way, waiting, or not there yet when --seconds were over */
     uint64_t input_tokens, output_tokens, hit_tokens; /* of completed requests; output also of unfinished ones */
+    uint64_t completed_tokens;                        /* of output_tokens, those of completed requests */
     uint32_t stalled_max;                             /* steps in a row without a token, of any running request */
     double duration_s;
     uint32_t page_tokens; /* of the high format */
