@@ -260,6 +260,15 @@ static const chat_row rows[] = {
 };
 static const uint32_t n_rows = sizeof rows / sizeof rows[0];
 
+/* What other programs call them. */
+static const char *const other_names[][2] = {{"/quit", "/exit"}, {"/bye", "/exit"}, {"/?", "/help"}};
+
+static const char *own_name(const char *name) {
+    for (uint32_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++)
+        if (!strcmp(other_names[i][0], name)) return other_names[i][1];
+    return name;
+}
+
 static int unknown(const char *name) {
     const char *names[sizeof rows / sizeof rows[0]];
     char hint[HINT_CAP];
@@ -293,7 +302,7 @@ int chat_command(chat *c, const char *line) {
     const size_t n = strcspn(line, " \t\n");
     char *name = cli_copy(line, n), *arg = trimmed(line + n);
     uint32_t i = 0;
-    while (i < n_rows && strcmp(rows[i].name, name) != 0) i++;
+    while (i < n_rows && strcmp(rows[i].name, own_name(name)) != 0) i++;
     const int code = i < n_rows ? call(c, &rows[i], arg) : unknown(name);
     free(arg);
     free(name);

@@ -180,6 +180,10 @@ done
 chat < <(lines "$ONE" /exit "$TWO")
 check "/exit" same "$stdout" "$first"
 check "exits with 0" exits 0
+for command in /quit /bye; do
+    chat < <(lines "$ONE" $command "$TWO")
+    check "$command" same "$stdout" "$first"
+done
 
 # the context
 head -c 300000 /dev/zero | tr '\0' 'x' >"$scratch/huge"
