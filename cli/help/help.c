@@ -118,6 +118,23 @@ static int needs_second_word(const command_list *list, const char *word, int pos
     return CLI_USAGE;
 }
 
+/* What others call a command of their own, and is none here. */
+static const char *const elsewhere[][2] = {
+    {"chat", "'pleat run --chat' holds a conversation"},
+    {"generate", "'pleat run' generates text"},
+    {"perplexity", "'pleat eval --text FILE' measures it"},
+    {"pull", "'pleat run -hf USER/REPO' downloads a model, once"},
+    {"download", "'pleat run -hf USER/REPO' downloads a model, once"},
+    {"convert", "models are GGUF files, which llama.cpp's convert_hf_to_gguf.py makes"},
+    {"quantize", "llama.cpp's llama-quantize makes models smaller, and --kv the cache"},
+};
+
+static const char *is_elsewhere(const char *word) {
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        if (!strcmp(elsewhere[i][0], word)) return elsewhere[i][1];
+    return NULL;
+}
+
 int help_unknown(const command_list *list, int argc, char **argv, int first) {
     static const char *const others[] = {"help", "completion", "--version"};
     const char *names[NAMES_CAP];
@@ -128,6 +145,11 @@ int help_unknown(const command_list *list, int argc, char **argv, int first) {
     const int two = help_is_group(list, argv[first]);
     if (two && (first + 1 == argc || argv[first + 1][0] == '-')) return needs_second_word(list, argv[first], first);
     snprintf(words, sizeof words, "%s%s%s", argv[first], two ? " " : "", two ? argv[first + 1] : "");
+    const char *hint = is_elsewhere(words);
+    if (hint) {
+        cli_error("argument %d, '%s': no such command; %s (`pleat help` lists all)", first, words, hint);
+        return CLI_USAGE;
+    }
     const char *nearest = names[cli_nearest(words, names, n)];
     const char *space = strchr(nearest, ' ');
     if (cli_is_near(two ? argv[first + 1] : words, two && space ? space + 1 : nearest)) {

@@ -7,8 +7,10 @@
 fails 2 "no such command; the nearest is 'pleat run'" rnu
 fails 2 "no such command; the nearest is 'pleat bench attn'" bench atn
 fails 2 "no such command; the nearest is 'pleat --version'" version
-fails 2 "argument 1, 'generate': no such command; there are:$" generate
+fails 2 "argument 1, 'fetch': no such command; there are:$" fetch
 check "and lists them" says "^  inspect "
+fails 2 "argument 1, 'generate': no such command; 'pleat run' generates text" generate
+fails 2 "argument 1, 'quantize': no such command; llama.cpp's llama-quantize makes models smaller" quantize
 fails 2 "argument 1, 'bench speed': no such command; there are:$" bench speed
 check "and lists the benches" says "^  bench pages "
 check "and nothing else" test "$(wc -l <"$scratch/err")" = 6
