@@ -3,8 +3,8 @@
  * counts.c: codebooks of classes from counts of pairs of codes.
  *
  * A class may be coded with few codes and many escapes, or with many codes whose words make those of the frequent ones
- * longer.  All ways are tried: nothing stored at all; pairs of codes of reach 1 to 5, of which the rare ones escape; single
- * codes of reach 3 to 15.
+ * longer.  Of the first class nothing is stored.  Of the others all ways are tried: that as well; pairs of codes of reach 1
+ * to 5, of which the rare ones escape; single codes of reach 3 to 15.
  */
 #include <math.h>
 #include <string.h>
@@ -136,6 +136,7 @@ void pleat__rd_book_choose(const pleat__pair_counts *counts, uint32_t class, ple
     uint64_t least = cost_of_nothing(counts, class) * 1000;
     trial t;
     memset(book, 0, sizeof *book);
+    if (class == 0) return; /* nothing, always: no budget could be promised without (pleat__rd_least_bytes()) */
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         const int reach = ways[i].reach;
         if (ways[i].pairs)

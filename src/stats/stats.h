@@ -144,7 +144,8 @@ static inline void pleat__pair_counts_add(pleat__pair_counts *counts, uint32_t c
 /* Codes of a normal variable of the class's entropy, beside what was counted. */
 void pleat__pair_counts_add_normal(pleat__pair_counts *counts, uint32_t class);
 
-/* The codebook of a class: of those with fewer and more codes and escapes the one that takes the fewest bits. */
+/* The codebook of a class: of those with fewer and more codes and escapes the one that takes the fewest bits; of class 0
+ * the one that stores nothing. */
 void pleat__rd_book_choose(const pleat__pair_counts *counts, uint32_t class, pleat__codebook *book);
 
 #endif
