@@ -66,8 +66,23 @@ void cli_note(const char *fmt, ...) {
     va_end(args);
 }
 
+/* The text without ` 'name'` in quotes: a path that the library has named stands in front already. */
+static const char *without_name(const char *text, const char *name, char out[]) {
+    const size_t n = strlen(name);
+    for (const char *at = strchr(text, '\''); at; at = strchr(at + 1, '\'')) {
+        if (strncmp(at + 1, name, n) != 0 || at[n + 1] != '\'') continue;
+        const char *rest = at + n + 2;
+        const size_t n_before = (size_t)(at - text) - (at > text && at[-1] == ' ');
+        memcpy(out, text, n_before);
+        strcpy(out + n_before, rest + (n_before == 0 && *rest == ' '));
+        return out;
+    }
+    return text;
+}
+
 int cli_fail(const char *what, pleat_status status, const pleat_error *err) {
-    const char *text = err && err->text[0] ? err->text : pleat_status_str(status);
+    char once[sizeof err->text];
+    const char *text = err && err->text[0] ? without_name(err->text, what, once) : pleat_status_str(status);
     if (err && err->text[0] && err->where != PLEAT_NOWHERE)
         cli_error("%s: %s (at byte %llu)", what, text, (unsigned long long)err->where);
     else

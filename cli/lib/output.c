@@ -68,9 +68,15 @@ int output_open(output *out, const common_options *common) {
     return CLI_FAILED;
 }
 
-static int close_stdout(void) {
-    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
-    cli_error("cannot write standard output: %s", strerror(errno));
+int output_flush(output *out) {
+    if (fflush(out->file) == 0 && !ferror(out->file)) return 1;
+    if (!out->whole.why) out->whole.why = errno;
+    return 0;
+}
+
+static int close_stdout(output *out) {
+    if (output_flush(out)) return CLI_OK;
+    cli_error("cannot write standard output: %s", strerror(out->whole.why));
     return CLI_FAILED;
 }
 
@@ -97,7 +103,7 @@ int output_close(output *out) {
     int code = CLI_OK;
     if (!out->file) return CLI_OK;
     if (!out->path)
-        code = close_stdout();
+        code = close_stdout(out);
     else
         code = out->whole.file ? whole_file_close(&out->whole) : write_text(out);
     out->file = NULL;

@@ -35,6 +35,9 @@ int output_check_names(const common_options *common);
 /* Open what -o names (-: stdout).  CLI_OK, or CLI_FAILED after a message. */
 int output_open(output *out, const common_options *common);
 
+/* What was printed so far leaves at once.  0 where it cannot: output_close() will say why. */
+int output_flush(output *out);
+
 /* Flush and close; CLI_FAILED after a message if not every byte could be written.  A file stays as it was if nothing was
  * printed and the output is not done. */
 int output_close(output *out);

@@ -137,7 +137,7 @@ int whole_file_check(const char *path) {
 static int flush(whole_file *w) {
     errno = 0;
     int bad = fflush(w->file) != 0 || ferror(w->file) || (w->temp && fsync(fileno(w->file)) != 0);
-    const int why = errno ? errno : EIO;
+    const int why = w->why ? w->why : errno ? errno : EIO;
     const int bad_close = fclose(w->file) != 0;
     if (bad) errno = why;
     return !bad && !bad_close;

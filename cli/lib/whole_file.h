@@ -16,6 +16,7 @@ typedef struct whole_file {
     const char *path; /* as given; not owned */
     char *target;     /* what it leads to */
     char *temp;       /* where the bytes are until whole_file_close(); NULL: at the target itself */
+    int why;          /* errno of a write that failed before the end; 0: none did */
 } whole_file;
 
 /* Whether `path` is there and can only be written as it is. */

@@ -68,7 +68,7 @@ static void show(run *r, run_text *t, const char *bytes, size_t n) {
     t->n_bytes += n;
     if (run_streams(r) && n) {
         terminal_put_text(r->out.file, bytes, n);
-        fflush(r->out.file);
+        output_flush(&r->out);
     }
 }
 
@@ -123,6 +123,7 @@ static int begin_texts(run *r) {
 
 /* What ends a text that may still go on; NULL: nothing. */
 static const char *outer_end(const run *r, const run_text *t) {
+    if (r->out.whole.why) return "not written";
     return interrupt_came() ? "interrupted" : t->n_tokens == r->max_new ? "length" : NULL;
 }
 

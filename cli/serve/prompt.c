@@ -169,11 +169,20 @@ static void read_arguments(json_t *message) {
     }
 }
 
+/* Only an assistant's message may say nothing: it may be a call of a tool. */
+static int has_content(const json_t *message, size_t i, refusal *why) {
+    const json_t *content = json_object_get(message, "content");
+    const char *role = json_string_value(json_object_get(message, "role"));
+    if ((content && !json_is_null(content)) || (role && strcmp(role, "assistant") == 0)) return 1;
+    params_refuse(why, 400, "messages", "messages[%zu] has no content", i);
+    return 0;
+}
+
 static json_t *flat_messages(json_t *messages, refusal *why) {
     json_t *flat = json_array(), *message;
     size_t i;
     json_array_foreach(messages, i, message) {
-        json_t *content = flat_content(json_object_get(message, "content"), i, why);
+        json_t *content = has_content(message, i, why) ? flat_content(json_object_get(message, "content"), i, why) : NULL;
         json_t *copy = content ? json_copy(message) : NULL;
         if (!copy) {
             json_decref(flat);

@@ -248,6 +248,8 @@ refuses 400 "'required' has more names than 'properties'" /v1/chat/completions "
 refuses 400 "'anyOf' is a list of 1 to 32 schemas" /v1/chat/completions "@$scratch/either"
 refuses 400 "names and values of more than 131072 bytes" /v1/chat/completions "@$scratch/texts"
 refuses 400 "messages is a list" /v1/chat/completions '{"messages": []}'
+refuses 400 "messages.0. has no content" /v1/chat/completions '{"messages": [{"role": "user"}]}'
+refuses 400 "messages.0. has no content" /v1/chat/completions '{"messages": [{"role": "system", "content": null}]}'
 refuses 400 "no text" /v1/chat/completions '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
 refuses 400 "token 99999999, which the model has not" /v1/completions '{"prompt": [99999999]}'
 refuses 404 "'other' is not here; 'small' is" /v1/completions '{"prompt": "a", "model": "other"}'

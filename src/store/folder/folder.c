@@ -63,7 +63,8 @@ static pleat_status open_parts(pleat__folder *s, const char *dir, pleat_error *e
     if (!s->has_lock) return PLEAT_E_MEMORY;
     PLEAT_TRY(copy_dir(s, dir));
     const int made = pleat__files_make_folder(dir);
-    PLEAT_FAIL_IF(made != 0, err, PLEAT_E_IO, PLEAT_NOWHERE, "store: %s: %s", dir, strerror(-made));
+    PLEAT_FAIL_IF(made != 0, err, PLEAT_E_IO, PLEAT_NOWHERE, "store: cannot make the folder %s: %s", dir,
+                  strerror(-made));
     PLEAT_TRY(open_index(s, err));
     pleat_status status = pleat__folder_agree(s);
     if (status == PLEAT_OK) status = pleat__folder_make_room(s, 0);
