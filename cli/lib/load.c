@@ -24,7 +24,8 @@ void load_for_serving(load_options *o) {
     if (!o->chunk_tokens) o->chunk_tokens = load_wants_gpu(o) ? DEVICE_CHUNK_TOKENS : DEFAULT_CHUNK_TOKENS;
 }
 
-int load_find_device(load_options *o, loaded *l) {
+/* Read --device, and ask whether that GPU is there.  CLI_OK, or an exit code after a message. */
+static int find_device(load_options *o, loaded *l) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_device_info info;
     const char *number = "0";
@@ -161,7 +162,7 @@ int load_model(load_options *o, common_options *common, loaded *l) {
     memset(l, 0, sizeof *l);
     int code = check_replays(o);
     if (code == CLI_OK) code = check_stats(o, common);
-    if (code == CLI_OK) code = load_find_device(o, l);
+    if (code == CLI_OK) code = find_device(o, l);
     if (code == CLI_OK) code = note_shipped(o, common, l);
     if (code == CLI_OK) code = open_model(o, l);
     if (code == CLI_OK && l->n_devices && !o->in_parts) o->chunk_tokens = l->info.n_ctx;

@@ -90,9 +90,6 @@ int load_wants_gpu(const load_options *o);
 /* Prompts are read in parts: of -b tokens, or where it is not given (0) the default of the device. */
 void load_for_serving(load_options *o);
 
-/* Read --device, and ask whether that GPU is there.  CLI_OK, or an exit code after a message. */
-int load_find_device(load_options *o, loaded *l);
-
 /* Load -m, read the profiles that the specs name (the specs and their texts are then what the profiles say), and start
  * the threads.  `--kv leankv` alone names the profile that stands beside the model, if it was made for it.  That no
  * output is that file is checked before anything is loaded.  On a GPU o->chunk_tokens becomes the model's context, unless

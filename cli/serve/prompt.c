@@ -182,7 +182,8 @@ static json_t *flat_messages(json_t *messages, refusal *why) {
     json_t *flat = json_array(), *message;
     size_t i;
     json_array_foreach(messages, i, message) {
-        json_t *content = has_content(message, i, why) ? flat_content(json_object_get(message, "content"), i, why) : NULL;
+        json_t *content =
+            has_content(message, i, why) ? flat_content(json_object_get(message, "content"), i, why) : NULL;
         json_t *copy = content ? json_copy(message) : NULL;
         if (!copy) {
             json_decref(flat);

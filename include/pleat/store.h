@@ -75,9 +75,6 @@ PLEAT_API pleat_status pleat_store_put(pleat_store *store, const pleat_image_hea
  * PLEAT_AGAIN: there is none, or the index cannot be asked, which is counted. */
 PLEAT_API pleat_status pleat_store_find(pleat_store *store, const pleat_image_head *head, uint64_t *body_bytes);
 
-/* Count that what was looked for is not there. */
-PLEAT_API void pleat_store_count_miss(pleat_store *store);
-
 /* Read the body of the file of this head, body_bytes as pleat_store_find() has said.  PLEAT_OK: every byte is what was
  * written, and of this head.  PLEAT_AGAIN: not so; the reason is counted, a damaged file goes, and what is in `body` is
  * worth nothing.  PLEAT_E_MEMORY. */

@@ -109,9 +109,6 @@ typedef struct pleat__prompt_hidden {
     int64_t n_hidden;
 } pleat__prompt_hidden;
 
-/* Of slots [slot, slot + 64), those that query i misses. */
-uint64_t pleat__prompt_missed(const pleat__prompt_hidden *hidden, uint32_t slot, uint32_t i);
-
 /* Bound the block's logits where cap2 is not 0 (cap.h), and add masses where there are (mass.h). */
 void pleat__prompt_adjust(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2);
 

@@ -104,7 +104,8 @@ static uint64_t bits_of(uint32_t slot, uint32_t from, uint32_t to) {
     return low_bits(n_until) & ~low_bits(n_before);
 }
 
-uint64_t pleat__prompt_missed(const pleat__prompt_hidden *hidden, uint32_t slot, uint32_t i) {
+/* Of slots [slot, slot + 64), those that query i misses. */
+static uint64_t missed(const pleat__prompt_hidden *hidden, uint32_t slot, uint32_t i) {
     const int64_t n = hidden->n_hidden + i;
     if (n <= 0) return 0;
     if (n >= hidden->n) return ~(uint64_t)0;
@@ -186,8 +187,7 @@ static void keep_end(walk *w) { memcpy(w->kept[w->n_kept++].m, w->block.m, PLEAT
 
 /* Take from what rows see what is hidden from them. */
 static void hide(pleat__prompt_block *b, const pleat__prompt_hidden *hidden, uint32_t slot) {
-    for (uint32_t row = b->row_from; row < b->n_rows; row++)
-        b->visible[row] &= ~pleat__prompt_missed(hidden, slot, row / b->n_group);
+    for (uint32_t row = b->row_from; row < b->n_rows; row++) b->visible[row] &= ~missed(hidden, slot, row / b->n_group);
 }
 
 /* Query i sees slots [0, seen + i*step) of `run`, but for those that are hidden, NULL: none. */
@@ -197,7 +197,7 @@ static void attend(walk *w, const pleat__kv_run *run, uint32_t seen, uint32_t st
     for (uint32_t slot = 0; slot < end; slot += PLEAT__PROMPT_KEYS) {
         const uint32_t n_slots = pleat__min_u32(end - slot, PLEAT__PROMPT_KEYS);
         /* What the first query misses, the others do too. */
-        if (hidden && (low_bits(n_slots) & ~pleat__prompt_missed(hidden, slot, 0)) == 0) continue;
+        if (hidden && (low_bits(n_slots) & ~missed(hidden, slot, 0)) == 0) continue;
         const uint64_t alive = run->blocks
                                    ? fetch_blocks(&w->block, run->blocks, slot, n_slots, w->args->loader, w->k, w->v)
                                    : pleat__prompt_fetch(&w->block, run, slot, n_slots, w->args->quant, w->k, w->v);

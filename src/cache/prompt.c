@@ -58,7 +58,8 @@ void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
     pleat__cache_store_run(c, &run, 0, item->n_new, job->k + at, job->v + at);
 }
 
-uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PROMPT_ROWS / cache->n_group; }
+/* Query positions in a block of a prompt. */
+static uint32_t queries_of_block(const pleat_cache *cache) { return PLEAT__PROMPT_ROWS / cache->n_group; }
 
 bool pleat__cache_counts(const pleat_cache *c, const pleat__step_item *item) {
     return c->counting.of_prompts && (item->is_replay || !c->counting.is_peak);
@@ -73,13 +74,13 @@ bool pleat__cache_is_scored_at_once(const pleat_cache *c, const pleat__step_item
 
 static uint32_t blocks_of_part(const pleat_cache *c, const pleat__step_item *item) {
     if (!pleat__cache_is_scored_at_once(c, item)) return 1;
-    const uint32_t block_queries = pleat__cache_block_queries(c);
+    const uint32_t block_queries = queries_of_block(c);
     return pleat__max_u32(pleat__div_up_u32(PLEAT__STRAND_QUERIES, block_queries),
                           pleat__div_up_u32(item->n_new, block_queries * PLEAT__ITEM_STRANDS));
 }
 
 uint32_t pleat__cache_prompt_parts(const pleat_cache *c, const pleat__step_item *item) {
-    return pleat__div_up_u32(item->n_new, pleat__cache_block_queries(c) * blocks_of_part(c, item));
+    return pleat__div_up_u32(item->n_new, queries_of_block(c) * blocks_of_part(c, item));
 }
 
 /* What strand `strand` of an item and head gives to the slots of high, low and self, each filled up to 64. */
@@ -119,7 +120,7 @@ static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__
     const size_t row_floats = (size_t)c->opt.n_q_heads * c->opt.head_dim;
     const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
     return (pleat__attn_prompt){
-        .n_queries = pleat__min_u32(pleat__cache_block_queries(c), item->n_new - first),
+        .n_queries = pleat__min_u32(queries_of_block(c), item->n_new - first),
         .n_group = c->n_group,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
@@ -140,7 +141,7 @@ static void attend_blocks(const pleat__layer_job *job, const pleat__step_item *i
                           pleat__attn_prompt *fixed) {
     const pleat_cache *c = job->cache;
     const bool staged = pleat__cache_window(c, job->layer) > 0 || is_staged(c);
-    const uint32_t block_queries = pleat__cache_block_queries(c), n_queries = block_queries * blocks_of_part(c, item);
+    const uint32_t block_queries = queries_of_block(c), n_queries = block_queries * blocks_of_part(c, item);
     const uint32_t end = pleat__min_u32((part + 1) * n_queries, item->n_new);
     for (uint32_t first = part * n_queries; first < end; first += block_queries) {
         pleat__attn_prompt args = prompt_args(job, item, head, first);

@@ -10,9 +10,6 @@
 /* Slots in a range of attention received: four blocks of the kernel, so that queries are made ready for enough work. */
 #define PLEAT__RECEIVED_SLOTS 256u
 
-/* Query positions in a block of a prompt. */
-uint32_t pleat__cache_block_queries(const pleat_cache *cache);
-
 /* Whether what slots receive from this item of two tokens or more is counted. */
 bool pleat__cache_counts(const pleat_cache *cache, const pleat__step_item *item);
 

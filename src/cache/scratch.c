@@ -22,7 +22,8 @@ uint32_t pleat__cache_strand_slots(const pleat_cache *c) {
     return pleat__attn_received_slots(n_tokens + 1) + 2 * pleat__attn_received_slots(1); /* a hole; three runs */
 }
 
-uint64_t pleat__cache_n_strands(const pleat_cache *c) {
+/* Strands that a step has at most; 0 where no weights are kept. */
+static uint64_t most_strands(const pleat_cache *c) {
     if (!pleat__cache_keeps_weights(c)) return 0;
     /* an item has n_new / PLEAT__STRAND_QUERIES, rounded up, and n_new is no less */
     const uint64_t by_tokens = 2 * (uint64_t)c->opt.step_tokens / PLEAT__STRAND_QUERIES;
@@ -59,7 +60,7 @@ void pleat__cache_carve_work(const pleat_cache *c, pleat__workspace *w, pleat__a
     w->rotated_q = pleat__arena_take(arena, n_rotated * opt->n_q_heads, opt->head_dim * sizeof *w->rotated_q);
     w->rotated_k = pleat__arena_take(arena, n_rotated * opt->n_kv_heads, opt->head_dim * sizeof *w->rotated_k);
     w->rotated_v = pleat__arena_take(arena, n_rotated * opt->n_kv_heads, opt->head_dim * sizeof *w->rotated_v);
-    w->strands = pleat__arena_take(arena, pleat__cache_n_strands(c) * opt->n_kv_heads,
+    w->strands = pleat__arena_take(arena, most_strands(c) * opt->n_kv_heads,
                                    (uint64_t)pleat__cache_strand_slots(c) * sizeof *w->strands);
     w->worker = pleat__arena_take(arena, pleat_workers_count(opt->workers), w->worker_bytes);
     w->partials = pleat__arena_take(arena, w->max_splits > 1 ? n_lanes_step * w->max_splits : 0, w->acc_bytes);

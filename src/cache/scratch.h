@@ -35,8 +35,7 @@ uint64_t pleat__cache_stage_tiles(const pleat_cache *cache);
 /* Whether weights of prompts may be kept, so that what slots receive is found in the walk of attention (prompt.c). */
 bool pleat__cache_keeps_weights(const pleat_cache *cache);
 
-/* Strands that a step has at most, and the slots of one's array; 0 where no weights are kept. */
-uint64_t pleat__cache_n_strands(const pleat_cache *cache);
+/* Slots of a strand's array; 0 where no weights are kept. */
 uint32_t pleat__cache_strand_slots(const pleat_cache *cache);
 
 /* Pages that a lane of n_tokens tokens may take at once for what is copied. */

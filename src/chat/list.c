@@ -11,7 +11,7 @@ pleat_status pleat__list_key_first(pleat__vm *vm, void *ctx, pleat__value item, 
     return PLEAT_OK;
 }
 
-pleat_status pleat__pair_new(pleat__vm *vm, pleat__value a, pleat__value b, pleat__value *out) {
+static pleat_status pair_new(pleat__vm *vm, pleat__value a, pleat__value b, pleat__value *out) {
     PLEAT_TRY(pleat__list_new(vm, PLEAT__V_TUPLE, 2, out));
     PLEAT_TRY(pleat__list_add(vm, out->list, a));
     return pleat__list_add(vm, out->list, b);
@@ -21,7 +21,7 @@ pleat_status pleat__list_of_pairs(pleat__vm *vm, const pleat__dict *dict, pleat_
     pleat__value made, pair;
     PLEAT_TRY(pleat__list_new(vm, PLEAT__V_LIST, dict->n, &made));
     for (uint32_t i = 0; i < dict->n; i++) {
-        PLEAT_TRY(pleat__pair_new(vm, dict->pairs[i].key, dict->pairs[i].value, &pair));
+        PLEAT_TRY(pair_new(vm, dict->pairs[i].key, dict->pairs[i].value, &pair));
         PLEAT_TRY(pleat__list_add(vm, made.list, pair));
     }
     *out = made.list;

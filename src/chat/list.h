@@ -19,6 +19,4 @@ pleat_status pleat__list_of_pairs(pleat__vm *vm, const pleat__dict *dict, pleat_
 /* Sort in place, stable; `reverse` as Python's sort has it, which keeps equal items in their order. */
 pleat_status pleat__list_sort(pleat__vm *vm, pleat__list *list, pleat__list_key_fn key_of, void *ctx, bool reverse);
 
-pleat_status pleat__pair_new(pleat__vm *vm, pleat__value a, pleat__value b, pleat__value *out);
-
 #endif

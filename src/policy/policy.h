@@ -17,7 +17,7 @@
  * Among victims ties go to the lower slot.  A victim is found before any token moves, so that the slot that it leaves
  * can be taken at once.
  *
- * leankv.h and topk.h say what each policy decides, scan.h how lanes are searched.  A policy is a file with its
+ * leankv.h and topk.c say what each policy decides, scan.h how lanes are searched.  A policy is a file with its
  * pleat__leveler and a row in policy.c's table; policies that keep a budget have rows of their own (evict.h).
  * Everything here is a pure function of what it is handed; scores and positions are read through a kv_view.
  */

@@ -1,21 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * topk.c: an equal share for every lane.  See topk.h.
+ * topk.c: every lane keeps the same share of its tokens, those of the highest significance; there is no low side.  The
+ * baseline of LeanKV's Figure 8.
+ *
+ *     budget(N) = max(window, ceil(keep * N))
+ *     prompt:      of the tokens that have left the window the budget(N) - window most significant stay, ties to the
+ *                  older; the others are dropped
+ *     generation:  if a lane holds more than budget(N) tokens, the least significant outside the window is dropped
+ *
+ * Where n_sealed of a lane's tokens are sealed (kv_view.h), they stay, and the others have what is left of the budget,
+ * but not less than the window.
+ *
+ * N, window and significance as in policy.h.
  */
-#include "policy/topk.h"
-
 #include <math.h>
 
+#include "policy/policy.h"
 #include "policy/scan.h"
 #include "policy/select.h"
 
-uint32_t pleat__topk_budget(const pleat_spec *spec, uint32_t n_tokens) {
+static uint32_t budget_of(const pleat_spec *spec, uint32_t n_tokens) {
     return pleat__max_u32(spec->window, pleat__share_tokens((double)spec->keep, n_tokens));
 }
 
 /* What the tokens that are not sealed may be. */
 static uint32_t open_budget(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens) {
-    const uint32_t budget = pleat__topk_budget(spec, n_tokens);
+    const uint32_t budget = budget_of(spec, n_tokens);
     return lane->n_sealed + spec->window < budget ? budget - lane->n_sealed : spec->window;
 }
 

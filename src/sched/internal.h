@@ -98,9 +98,8 @@ void pleat__deferred_push(pleat__sched *s, uint32_t v);
 void pleat__deferred_remove(pleat__sched *s, uint32_t v);
 void pleat__deferred_requeue(pleat__sched *s);
 
-/* sched.c: a request of no place becomes a running one, and back. */
+/* sched.c: a request of no place becomes a running one. */
 void pleat__running_insert(pleat__sched *s, uint32_t v, const pleat__sched_demand *demand);
-void pleat__running_remove(pleat__sched *s, uint32_t v);
 
 /* tenant.c */
 /* A tenant's first request is there, or its last one has gone. */

@@ -129,7 +129,7 @@ void pleat__running_insert(pleat__sched *s, uint32_t v, const pleat__sched_deman
     count_demand(s, r);
 }
 
-void pleat__running_remove(pleat__sched *s, uint32_t v) {
+static void running_remove(pleat__sched *s, uint32_t v) {
     const uint32_t place = place_of(s, v);
     assert(place < s->n_running && s->running[place] == v);
     s->n_running--;
@@ -149,7 +149,7 @@ void pleat__sched_demand_set(pleat__sched *sched, pleat__sched_id id, const plea
 
 void pleat__sched_preempt(pleat__sched *sched, pleat__sched_id id) {
     assert(pleat__sched_at(sched, id.v)->state == PLEAT__SCHED_RUNNING);
-    pleat__running_remove(sched, id.v);
+    running_remove(sched, id.v);
     pleat__waiting_push(sched, id.v);
     sched->is_closed = true;
 }
@@ -182,7 +182,7 @@ void pleat__sched_finish(pleat__sched *sched, pleat__sched_id id) {
     pleat__sched_request *r = pleat__sched_at(sched, id.v);
     assert(r->state != PLEAT__SCHED_FREE);
     if (r->state == PLEAT__SCHED_RUNNING)
-        pleat__running_remove(sched, id.v);
+        running_remove(sched, id.v);
     else if (r->state == PLEAT__SCHED_DEFERRED)
         pleat__deferred_remove(sched, id.v);
     else

@@ -27,10 +27,6 @@ pleat_status pleat_store_find(pleat_store *s, const pleat_image_head *head, uint
     return result == PLEAT__READ ? PLEAT_OK : PLEAT_AGAIN;
 }
 
-void pleat_store_count_miss(pleat_store *s) {
-    if (s) pleat__store_add(s, &s->stats.misses[PLEAT_STORE_ABSENT], 1);
-}
-
 int pleat__store_check_head(const pleat__reading *r) {
     pleat_image_head h;
     if (pleat_image_read_head(r->head, r->n_head, &h, NULL, NULL) != PLEAT_OK) return PLEAT_STORE_DAMAGED;

@@ -95,11 +95,6 @@ pleat_token pleat__vocab_find(const pleat__vocab *vocab, pleat__str a, pleat__st
     return slot ? (pleat_token)(uint32_t)*slot - 1 : -1;
 }
 
-bool pleat__vocab_is_findable(const pleat__vocab *vocab, pleat_token id) {
-    return vocab->kinds[id] == PLEAT__TOKEN_NORMAL &&
-           pleat__vocab_find(vocab, pleat__vocab_text(vocab, id), PLEAT__STR("")) == id;
-}
-
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 /* Kinds of all tokens; without the key all are normal. */

@@ -60,9 +60,6 @@ void pleat__vocab_release(pleat__vocab *vocab);
 /* The normal token whose bytes are a and b, one behind the other; -1 if there is none. */
 pleat_token pleat__vocab_find(const pleat__vocab *vocab, pleat__str a, pleat__str b);
 
-/* Whether pleat__vocab_find() can find the token; id is in range. */
-bool pleat__vocab_is_findable(const pleat__vocab *vocab, pleat_token id);
-
 /* Bytes of a token; id is in range. */
 pleat__str pleat__vocab_text(const pleat__vocab *vocab, pleat_token id);
 

@@ -108,7 +108,7 @@ fails 1 "--ctx-size 9999: the model's context is 4096" run -m "$MODEL" -p a -c 9
 fails 1 "^pleat run: $scratch/none.gguf: cannot open: No such file" run -m "$scratch/none.gguf" -p a
 stderr=$("$PLEAT" run -m "$MODEL" -p "Once upon a time" --temp 1 2>&1 >/dev/full) code=$?
 check "a full disk ends the text" exits 1
-check "at its first words" says "^generated  +[0-9] tokens, .*; finished: not written"
+check "at its first words" says "^generated  +[0-9] tokens.*; finished: not written"
 check "and says why" says "cannot write standard output: No space"
 fails 1 "cannot write /dev/full: No space" run -m "$MODEL" -p "Once upon a time" -o /dev/full
 try run -m "$MODEL" -p "Once upon a time" -c 16 --format json

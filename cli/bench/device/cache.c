@@ -54,12 +54,13 @@ static uint64_t tokens_bytes(const device_shape *s, const pleat_spec *spec, uint
     return bytes;
 }
 
-uint64_t device_layer_bytes(const device_shape *s, const pleat_spec *spec) {
+/* Codes and metadata. */
+static uint64_t bytes_of_layer(const device_shape *s, const pleat_spec *spec) {
     return tokens_bytes(s, spec, s->ctx, 0, 0) * s->batch * s->kv_heads;
 }
 
 uint32_t device_layers_for(const device_shape *s, const pleat_spec *spec, uint64_t bytes) {
-    const uint64_t layer = device_layer_bytes(s, spec), n = (bytes + layer - 1) / layer;
+    const uint64_t layer = bytes_of_layer(s, spec), n = (bytes + layer - 1) / layer;
     return n < LEAST_LAYERS ? LEAST_LAYERS : n < MAX_LAYERS ? (uint32_t)n : MAX_LAYERS;
 }
 

@@ -45,9 +45,6 @@ typedef struct device_cache {
     double max_rel_err;
 } device_cache;
 
-/* Bytes of codes and metadata of one layer. */
-uint64_t device_layer_bytes(const device_shape *shape, const pleat_spec *spec);
-
 /* Layers that are needed for `bytes`: 4 to 256. */
 uint32_t device_layers_for(const device_shape *shape, const pleat_spec *spec, uint64_t bytes);
 

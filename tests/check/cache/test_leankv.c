@@ -4,7 +4,7 @@
  *
  * The oracle keeps, for each lane, every token's key and value as handed in, as the high format stores them and as the
  * low format stores those.  It keeps how each token is kept, too, and the attention it has received, from its own
- * attention in float64.  After each step it decides by the text of leankv.h and topk.h what should have moved, and
+ * attention in float64.  After each step it decides by the text of leankv.h and topk.c what should have moved, and
  * every token must stand where that says.  Kept tokens are judged by the significance that the cache reports, after
  * that has been compared; those that have none to report, as dropped ones, are judged by the oracle's, less the
  * tolerance, which favours their end.

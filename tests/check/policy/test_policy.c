@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_policy.c: policies against a slow oracle that follows the text of leankv.h and topk.h word by word.
+ * test_policy.c: policies against a slow oracle that follows the text of leankv.h and topk.c word by word.
  *
  * Lanes live whole lives: prompts and steps of generation in turn, scores that grow, decisions that are carried out.
  * The lane is kept in plain arrays; for every question it is laid out anew on scattered pages whose unused slots are
