@@ -124,6 +124,9 @@ const char *const option_spec_names[] = {
     "kvzip",  "leverage", "kvcomp",    "kvcomp+pack", "kivi",      "rd",    "auto",   NULL};
 const char *const option_plain_specs[] = {"f16", "k8v8", "k8v4", "k4v4", "k4v2", NULL};
 
+/* Whether a comma stands where no spec has one: before any option. */
+static int has_commas_between(const char *text) { return text[strcspn(text, ":,")] == ','; }
+
 static int add_spec(const char *flag, const char *text, spec_list *list) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     if (list->n == SPECS_CAP) {
@@ -134,6 +137,9 @@ static int add_spec(const char *flag, const char *text, spec_list *list) {
         const char *here = borrowed_spec(text);
         if (here)
             cli_error("%s '%s': %s (`pleat help kv` explains the specs)", flag, text, here);
+        else if (has_commas_between(text))
+            cli_error("%s '%s': commas stand between options, as in leankv:ah=5,al=0, and blanks between specs", flag,
+                      text);
         else
             cli_error("%s: %s", flag, err.text); /* it names the word and its position */
         return CLI_USAGE;

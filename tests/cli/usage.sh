@@ -126,6 +126,7 @@ fails 2 "--kv: .*'kvcrush' at position 5: nothing can follow k8v4; kvcrush can f
 fails 2 "--kv: .*'snapkv' at position 4: only kvcrush, merge or novel can follow h2o$" run -m x -p x --kv h2o+snapkv
 fails 2 "no model: give -m FILE" run -p x --kv adakv:budget=1.5MiB+kvcrush:unit=page
 fails 2 "--kv: .*unknown name 'kvcmp' at position 0; did you mean 'kvcomp'[?]$" run -m x -p x --kv kvcmp
+fails 2 "--kv 'f16,k8v4': commas stand between options, as in leankv:ah=5,al=0, and blanks between specs$" run -m x -p x --kv f16,k8v4
 fails 2 "--kv: .*unknown name 'zzzzzzzzzzzzzzzz' at position 0; allowed: f32, .*, kivi, rd, auto$" run -m x -p x --kv zzzzzzzzzzzzzzzzzz
 fails 2 "--kv: .*k '2' at position 9: it must be a number from 1/255 .0.0039216. to 1$" run -m x -p x --kv kvcomp:k=2
 fails 2 "--kv: .*block '48' at position 13: it must be 16, 32, 64, 128 or 256$" run -m x -p x --kv kvcomp:block=48
