@@ -85,7 +85,11 @@ int help_itself(const char *word, FILE *f) {
 }
 
 void help_command(const command *c, FILE *f) {
-    fprintf(f, "pleat %s: %s\n\nusage: pleat %s %s\n", c->name, c->help, c->name, c->usage);
+    int n = fprintf(f, "pleat %s: ", c->name);
+    options_put_words(f, c->help, n > 0 ? (uint32_t)n : 0, 0);
+    n = fprintf(f, "\n\nusage: pleat %s ", c->name) - 2;
+    options_put_words(f, c->usage, n > 0 ? (uint32_t)n : 0, 7);
+    fputc('\n', f);
     options_help(c, f);
 }
 

@@ -211,6 +211,10 @@ int options_bytes(const char *text, uint64_t *out);
 
 /* ---- what is said of rows -------------------------------------------------------------------- */
 
+/* Print words from column `at` on; those that pass a terminal's last column stand below, from `indent` on.  Returns the
+ * column behind them. */
+uint32_t options_put_words(FILE *f, const char *text, uint32_t at, uint32_t indent);
+
 /* Print the options that the command takes, in their groups. */
 void options_help(const command *c, FILE *f);
 

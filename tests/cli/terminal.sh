@@ -79,6 +79,19 @@ COLUMNS=10 try plan --arch llama3-8b --kv f16
 check "where there is no room lines are longer" prints '^token +131072$|^bytes/ +131072$'
 check "names stay in front of what they stand for" prints '^model +llama3-8b$'
 
+# what --help says of an option stands in a column of its own
+for words in run serve "bench serve" plan; do
+    # shellcheck disable=SC2086
+    try $words --help
+    cp "$scratch/out" "$scratch/full"
+    check "$words --help: without a terminal a line an option" calc "$(wc -L <"$scratch/full") > 100"
+    # shellcheck disable=SC2086
+    COLUMNS=80 try $words --help
+    check "$words --help fits 80 columns" calc "$(wc -L <"$scratch/out") <= 80"
+    check "$words --help loses no word" same "$(tr -s ' \n' '\n' <"$scratch/full")" "$(tr -s ' \n' '\n' <"$scratch/out")"
+done
+check "and goes on below its beginning" prints '^ {31}[^ ]'
+
 # wide characters and marks: a figure ends under its title
 grep -m 1 '"task": "copy_list"' "$ROOT/eval/tasks.jsonl" | sed 's/"task": "copy_list"/"task": "日本語e'$'\xcc\x81''"/' >"$scratch/tasks"
 try eval -m "$MODEL" --tasks "$scratch/tasks" -q
