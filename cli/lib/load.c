@@ -184,6 +184,19 @@ void load_release(loaded *l) {
 
 uint32_t load_activation_bits(const load_options *o) { return o->activations == ACTIVATIONS_8 ? 8 : 16; }
 
+/* Say once that sequences may go further than what the statistics serve. */
+static void note_reach(const loaded *l, const pleat_spec *spec, uint32_t max_tokens) {
+    static int is_said;
+    const uint32_t n = pleat_stats_n_positions(l->stats);
+    const int is_coded = spec->compressor == PLEAT_COMPRESSOR_RD || spec->compressor == PLEAT_COMPRESSOR_AUTO;
+    if (!max_tokens) max_tokens = l->info.n_ctx;
+    if (is_said || !is_coded || n == 0 || max_tokens <= n) return;
+    is_said = 1;
+    cli_note("the statistics serve %u positions, and a sequence may have %u: what stands behind is coded less well; "
+             "`pleat stats --positions %u` makes others",
+             n, max_tokens, max_tokens);
+}
+
 pleat_engine_options load_engine_options(const load_options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs,
                                          uint32_t max_tokens, uint32_t step_tokens) {
     pleat_engine_options opt;
@@ -201,6 +214,7 @@ pleat_engine_options load_engine_options(const load_options *o, const loaded *l,
     opt.devices = l->n_devices;
     opt.first_device = l->device;
     opt.stats = l->stats;
+    note_reach(l, &spec, opt.max_tokens);
     if (!l->n_devices || !o->in_parts) return opt;
     opt.fixed_splits = !o->free_splits;
     if (!pleat_spec_is_exact(&spec)) /* what follows a prompt would be read token by token */

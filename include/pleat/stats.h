@@ -44,6 +44,10 @@ PLEAT_API pleat_status pleat_stats_write(const pleat_stats *stats, void *out, ui
 PLEAT_API const char *pleat_stats_model(const pleat_stats *stats);
 PLEAT_API const char *pleat_stats_fingerprint(const pleat_stats *stats);
 
+/* Positions that keys' bases serve (pleat_collector_count()): rd takes more bytes, or loses more, in sequences that go
+ * further.  0: not known, for NULL and for files that were made before it was kept. */
+PLEAT_API uint32_t pleat_stats_n_positions(const pleat_stats *stats);
+
 /* Set *stats to NULL; NULL and *stats == NULL are fine. */
 PLEAT_API void pleat_stats_destroy(pleat_stats **stats);
 

@@ -13,7 +13,8 @@
 #define RIDGE 0.001   /* of the mean energy: what no query asks for is kept as if some did */
 #define LEAST 0x1p-28 /* energy that is added, at least: its root is the least normal f16, so there is always a basis */
 
-void pleat__turn_rows(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s) {
+/* Rows i and j of a [d][d], or columns, turned by an angle's cosine c and sine s. */
+static void turn_rows(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s) {
     double *x = a + (size_t)i * d, *y = a + (size_t)j * d;
     for (uint32_t k = 0; k < d; k++) {
         const double p = x[k], q = y[k];
@@ -22,7 +23,7 @@ void pleat__turn_rows(double *a, uint32_t d, uint32_t i, uint32_t j, double c, d
     }
 }
 
-void pleat__turn_columns(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s) {
+static void turn_columns(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s) {
     for (uint32_t k = 0; k < d; k++) {
         double *row = a + (size_t)k * d;
         const double p = row[i], q = row[j];
@@ -38,9 +39,9 @@ static bool rotate(double *a, double *vectors, uint32_t d, uint32_t i, uint32_t 
     const double theta = (q - p) / (2 * off);
     const double t = (theta < 0 ? -1 : 1) / (fabs(theta) + sqrt(theta * theta + 1));
     const double c = 1 / sqrt(t * t + 1), s = t * c;
-    pleat__turn_rows(a, d, i, j, c, s);
-    pleat__turn_columns(a, d, i, j, c, s);
-    pleat__turn_rows(vectors, d, i, j, c, s);
+    turn_rows(a, d, i, j, c, s);
+    turn_columns(a, d, i, j, c, s);
+    turn_rows(vectors, d, i, j, c, s);
     return true;
 }
 

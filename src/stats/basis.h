@@ -21,10 +21,6 @@ void pleat__basis_of_keys(const double *queries, const double *residuals, uint32
                           float *spread);
 void pleat__basis_of_values(const double *values, uint32_t d, double *scratch, float *to, float *spread);
 
-/* Rows i and j of a [d][d], or columns, turned by an angle's cosine c and sine s. */
-void pleat__turn_rows(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s);
-void pleat__turn_columns(double *a, uint32_t d, uint32_t i, uint32_t j, double c, double s);
-
 /* What undoes one: x = sum of y_i from[i]; query: the same with rows and columns exchanged, unless it is NULL.  False:
  * there is none. */
 bool pleat__basis_undo(const float *to, uint32_t d, double *scratch, float *from, float *query);

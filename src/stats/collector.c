@@ -196,7 +196,6 @@ static pleat_status finish_moments(pleat_collector *c, uint32_t n_positions) {
     if (!scratch) return PLEAT_E_MEMORY;
     for (uint32_t layer = 0; layer < c->n_layers; layer++) {
         const pleat_rope *rope = rope_of(c, layer);
-        c->stats->has_layer[layer] = c->has_layer[layer];
         for (uint32_t head = 0; c->has_layer[layer] && head < c->n_kv_heads; head++) {
             const pleat__stats_lane lane = pleat__stats_lane_of(c->stats, layer, head);
             pleat__moments_finish(&c->moments[layer * c->n_kv_heads + head], &c->turns[layer], rope, windows,
@@ -219,10 +218,15 @@ static void init_lanes(pleat_collector *c) {
     }
 }
 
+static pleat_status create_stats(const pleat_collector *c, uint32_t n_positions, pleat_stats **out) {
+    const pleat__stats_shape shape = {c->n_layers, c->n_kv_heads, c->head_dim, true, n_positions, c->has_layer};
+    return pleat__stats_create(&shape, &c->al, out);
+}
+
 pleat_status pleat_collector_count(pleat_collector *c, uint32_t n_positions) {
     if (!c) return PLEAT_E_ARG;
     if (!c->is_bound || c->counts || c->n_tokens < LEAST_TOKENS) return PLEAT_E_STATE;
-    PLEAT_TRY(pleat__stats_create(c->n_layers, c->n_kv_heads, c->head_dim, true, &c->al, &c->stats));
+    PLEAT_TRY(create_stats(c, pleat__max_u32(n_positions, c->max_tokens), &c->stats));
     const pleat_status status = finish_moments(c, n_positions);
     if (status != PLEAT_OK) {
         pleat_stats_destroy(&c->stats);
@@ -294,7 +298,7 @@ pleat_status pleat_collector_finish(pleat_collector *c, const char model[PLEAT_F
     if (!c || !model || !out || strlen(model) != PLEAT_FINGERPRINT_CAP - 1) return PLEAT_E_ARG;
     if (!c->counts) return PLEAT_E_STATE;
     pleat_stats *s;
-    PLEAT_TRY(pleat__stats_create(c->n_layers, c->n_kv_heads, c->head_dim, true, &c->al, &s));
+    PLEAT_TRY(create_stats(c, c->stats->n_positions, &s));
     memcpy(s->model, model, sizeof s->model);
     memcpy(s->block, c->stats->block, s->block_bytes);
     for (uint32_t class = 0; class < PLEAT__RD_CLASSES; class ++) {

@@ -154,23 +154,55 @@ static void energies_of(const double *queries, const pleat__rd_turns *t, uint32_
     }
 }
 
-/* The mean of R(t) m R(t)^T over positions t = 0, by, ... of n windows; scratch: [2][d][d]. */
-static void turn_mean(const pleat_rope *rope, const pleat__rd_turns *t, uint32_t d, pleat__windows windows,
-                      double *scratch, double *m) {
-    const size_t n = (size_t)d * d;
-    double *was = scratch, *is = was + n;
-    memcpy(was, m, n * sizeof *m);
-    for (uint32_t w = 1; rope && w < windows.n; w++) {
-        memcpy(is, was, n * sizeof *is);
-        for (uint32_t i = 0; i < t->n_pairs; i++) {
-            const double angle = rope->frequencies[i] * w * windows.n_tokens;
-            const uint32_t x = t->first * i, y = x + t->other;
-            pleat__turn_rows(is, d, x, y, cos(angle), sin(angle));
-            pleat__turn_columns(is, d, x, y, cos(angle), sin(angle));
+/* Two numbers, and a turn that shrinks, as complex numbers. */
+typedef struct complex_number {
+    double re, im;
+} complex_number;
+
+static complex_number times(complex_number a, complex_number b) {
+    return (complex_number){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
+/* The mean of the turns by 0, angle, 2 angle, ... of n windows: however many these are, it takes as long. */
+static complex_number mean_turn(double angle, uint32_t n) {
+    const double half = remainder(angle, 2 * M_PI) / 2, sine = sin(half);
+    const double size = fabs(sine) > 0 ? sin(n * half) / (n * sine) : 1;
+    return (complex_number){size * cos((n - 1) * half), size * sin((n - 1) * half)};
+}
+
+/* What is turned from both sides: of a pair's two rows and another's two columns one part goes by the difference of their
+ * angles a and b, the other by the sum. */
+static void turn_block(double *x, double *y, uint32_t other, double a, double b, uint32_t n) {
+    const complex_number apart = {(x[0] + y[other]) / 2, (y[0] - x[other]) / 2},
+                         together = {(x[0] - y[other]) / 2, (y[0] + x[other]) / 2};
+    const complex_number p = times(apart, mean_turn(a - b, n)), q = times(together, mean_turn(a + b, n));
+    x[0] = p.re + q.re;
+    y[other] = p.re - q.re;
+    y[0] = p.im + q.im;
+    x[other] = q.im - p.im;
+}
+
+static void turn_two(double *x, double *y, complex_number turn) {
+    const complex_number z = times((complex_number){*x, *y}, turn);
+    *x = z.re;
+    *y = z.im;
+}
+
+/* m becomes the mean of R(t) m R(t)^T over the positions t = 0, n_tokens, ... where windows begin. */
+static void turn_mean(const pleat_rope *rope, const pleat__rd_turns *t, uint32_t d, pleat__windows windows, double *m) {
+    for (uint32_t i = 0; rope && i < t->n_pairs; i++) {
+        const uint32_t at = t->first * i;
+        const double a = rope->frequencies[i] * windows.n_tokens;
+        const complex_number turn = mean_turn(a, windows.n);
+        double *x = m + (size_t)at * d, *y = x + (size_t)t->other * d;
+        for (uint32_t j = 0; j < t->n_pairs; j++)
+            turn_block(x + t->first * j, y + t->first * j, t->other, a, rope->frequencies[j] * windows.n_tokens,
+                       windows.n);
+        for (uint32_t j = 2 * t->n_pairs; j < d; j++) { /* what does not turn */
+            turn_two(x + j, y + j, turn);
+            turn_two(m + (size_t)j * d + at, m + (size_t)j * d + at + t->other, turn);
         }
-        for (size_t i = 0; i < n; i++) m[i] += is[i];
     }
-    for (size_t i = 0; rope && i < n; i++) m[i] /= windows.n;
 }
 
 uint64_t pleat__moments_scratch(uint32_t d) { return 3 * (uint64_t)d * d + pleat__basis_scratch(d); }
@@ -191,8 +223,8 @@ void pleat__moments_finish(pleat__moments *m, const pleat__rd_turns *t, const pl
     }
     mean_of(m, t, d, magnitude, out->mean);
     residuals_of(m, t, d, magnitude, out->mean, rest, residuals);
-    turn_mean(rope, t, d, windows, rest, queries);
-    turn_mean(rope, t, d, windows, rest, residuals);
+    turn_mean(rope, t, d, windows, queries);
+    turn_mean(rope, t, d, windows, residuals);
     energies_of(queries, t, d, out->energy);
     for (uint32_t i = 0; i < d; i++) {
         out->spread[i] = root(residuals[(size_t)i * d + i]);

@@ -2,9 +2,9 @@
  *
  * stats.c: statistics held, and as a file.  Hosts are little endian.
  *
- *     0    8   magic "PLEATSTA"          16   8   bytes of the file      28   4   KV heads      36   4   zero
+ *     0    8   magic "PLEATSTA"          16   8   bytes of the file      28   4   KV heads
  *     8    4   version                   24   4   layers                 32   4   head dimension
- *     12   4   classes
+ *     12   4   classes                   36   4   positions that bases serve; before version 4 zero
  *     40  32   the model's fingerprint
  *     72       has_layer u8 [layers], and zeros to a multiple of 4
  *              of each layer that there is, f32: the scales of k and v, and
@@ -27,29 +27,39 @@
 #include "core/half.h"
 #include "stats/basis.h"
 
-enum { VERSION = 3, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
-#define LAYERS_A_KNOWN 64u /* of a file, at most: memory is taken for those, too, of which nothing is known */
+enum { VERSION = 4, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
 static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'S', 'T', 'A'};
 
 /* ---- held ---------------------------------------------------------------------------------------------- */
 
+static uint64_t lanes_of(const pleat_stats *s) { return (uint64_t)s->n_known * s->n_kv_heads; }
+
 static void carve(pleat_stats *s, pleat__arena *arena) {
     s->has_layer = pleat__arena_take(arena, s->n_layers, 1);
+    s->place = pleat__arena_take(arena, s->n_layers, sizeof *s->place);
     s->scale = pleat__arena_take(arena, s->n_layers, sizeof *s->scale);
-    s->fields = pleat__arena_take(arena, (uint64_t)s->n_layers * s->n_kv_heads,
-                                  (uint64_t)PLEAT__STATS_FIELDS * s->head_dim * sizeof *s->fields);
+    s->fields = pleat__arena_take(arena, lanes_of(s), (uint64_t)PLEAT__STATS_FIELDS * s->head_dim * sizeof *s->fields);
     if (s->has_bases)
-        s->bases = pleat__arena_take(arena, (uint64_t)s->n_layers * s->n_kv_heads,
-                                     pleat__stats_bases_stride(s->head_dim) * sizeof *s->bases);
+        s->bases = pleat__arena_take(arena, lanes_of(s), pleat__stats_bases_stride(s->head_dim) * sizeof *s->bases);
 }
 
-pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, bool has_bases,
-                                 const pleat_allocator *allocator, pleat_stats **out) {
+static uint32_t count_known(const uint8_t *has_layer, uint32_t n_layers) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_layers; i++) n += has_layer[i] != 0;
+    return n;
+}
+
+pleat_status pleat__stats_create(const pleat__stats_shape *shape, const pleat_allocator *allocator, pleat_stats **out) {
     const pleat_allocator al = pleat__allocator_or_default(allocator);
     pleat_stats *s = pleat__alloc_zero(&al, 1, sizeof *s);
     if (!s) return PLEAT_E_MEMORY;
-    *s = (pleat_stats){
-        .al = al, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .has_bases = has_bases};
+    *s = (pleat_stats){.al = al,
+                       .n_layers = shape->n_layers,
+                       .n_kv_heads = shape->n_kv_heads,
+                       .head_dim = shape->head_dim,
+                       .has_bases = shape->has_bases,
+                       .n_positions = shape->n_positions,
+                       .n_known = count_known(shape->has_layer, shape->n_layers)};
     pleat__arena arena = {0};
     carve(s, &arena);
     s->block_bytes = arena.used_bytes;
@@ -60,7 +70,12 @@ pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_
     }
     arena = (pleat__arena){.base = s->block, .cap_bytes = s->block_bytes};
     carve(s, &arena);
-    for (uint32_t i = 0; i < n_layers; i++) s->scale[i] = (pleat_stats_scale){1, 1};
+    for (uint32_t i = 0, n = 0; i < s->n_layers; i++) {
+        s->has_layer[i] = shape->has_layer[i] != 0;
+        s->place[i] = n;
+        s->scale[i] = (pleat_stats_scale){1, 1};
+        n += s->has_layer[i];
+    }
     *out = s;
     return PLEAT_OK;
 }
@@ -90,7 +105,9 @@ pleat_status pleat_stats_rescale(const pleat_stats *s, const pleat_stats_scale *
     if (!s || !scales || !out) return PLEAT_E_ARG;
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (s->has_layer[i] && !(scale_is_sound(scales[i].k) && scale_is_sound(scales[i].v))) return PLEAT_E_RANGE;
-    PLEAT_TRY(pleat__stats_create(s->n_layers, s->n_kv_heads, s->head_dim, s->has_bases, allocator, &own));
+    const pleat__stats_shape shape = {s->n_layers,  s->n_kv_heads,  s->head_dim,
+                                      s->has_bases, s->n_positions, s->has_layer};
+    PLEAT_TRY(pleat__stats_create(&shape, allocator, &own));
     memcpy(own->model, s->model, sizeof own->model);
     memcpy(own->block, s->block, s->block_bytes);
     own->books = s->books;
@@ -104,6 +121,7 @@ pleat_status pleat_stats_rescale(const pleat_stats *s, const pleat_stats_scale *
 
 const char *pleat_stats_model(const pleat_stats *s) { return s ? s->model : ""; }
 const char *pleat_stats_fingerprint(const pleat_stats *s) { return s ? s->fingerprint : ""; }
+uint32_t pleat_stats_n_positions(const pleat_stats *s) { return s ? s->n_positions : 0; }
 
 /* ---- written ------------------------------------------------------------------------------------------- */
 
@@ -128,9 +146,9 @@ static const pleat__codebook *book_at(const pleat__rd_books *b, uint32_t i) {
     return i < PLEAT__RD_CLASSES ? &b->k[i] : &b->v[i - PLEAT__RD_CLASSES];
 }
 
-/* 3 with bases; 1 if all codebooks are plain, which is all that the oldest libraries read. */
+/* 4 with positions, 3 with bases; 1 if all codebooks are plain, which is all that the oldest libraries read. */
 static uint32_t version_of(const pleat_stats *s) {
-    if (s->has_bases) return VERSION;
+    if (s->has_bases) return s->n_positions > 0 ? 4 : 3;
     for (uint32_t i = 0; i < 2 * PLEAT__RD_CLASSES; i++)
         if (!pleat__codebook_is_plain(book_at(&s->books, i))) return 2;
     return 1;
@@ -149,16 +167,10 @@ static size_t write_books(const pleat__rd_books *books, uint8_t *out) {
     return n;
 }
 
-static uint64_t count_layers(const pleat_stats *s) {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < s->n_layers; i++) n += s->has_layer[i];
-    return n;
-}
-
 uint64_t pleat_stats_bytes(const pleat_stats *s) {
     if (!s) return 0;
     const uint64_t fields_at = up_to(HEAD_BYTES + s->n_layers, 4);
-    const uint64_t books_at = fields_at + count_layers(s) * layer_bytes(s);
+    const uint64_t books_at = fields_at + s->n_known * layer_bytes(s);
     return up_to(books_at + write_books(&s->books, NULL), 8) + SUM_BYTES;
 }
 
@@ -197,6 +209,7 @@ pleat_status pleat_stats_write(const pleat_stats *s, void *out_bytes, uint64_t c
     put_u32(out + 24, s->n_layers);
     put_u32(out + 28, s->n_kv_heads);
     put_u32(out + 32, s->head_dim);
+    put_u32(out + 36, s->n_positions);
     memcpy(out + 40, s->model, PRINT_BYTES);
     memcpy(out + HEAD_BYTES, s->has_layer, s->n_layers);
     for (uint32_t i = 0; i < s->n_layers; i++) {
@@ -231,7 +244,7 @@ static pleat_status undo_bases(pleat_stats *s) {
     return are_bases ? PLEAT_OK : PLEAT_E_FORMAT;
 }
 
-/* The fingerprint is of all but the model's. */
+/* The fingerprint is of all but the model's and the number of positions, which decodes nothing. */
 pleat_status pleat__stats_seal(pleat_stats *s) {
     if (s->has_bases) PLEAT_TRY(undo_bases(s));
     uint8_t books[2 * PLEAT__RD_CLASSES * (1 + PLEAT__CODEBOOK_HEAD_BYTES + PLEAT__CODEBOOK_SYMBOLS)];
@@ -243,9 +256,9 @@ pleat_status pleat__stats_seal(pleat_stats *s) {
     (void)XXH3_128bits_reset(&state);
     (void)XXH3_128bits_update(&state, s->has_layer, s->n_layers);
     (void)XXH3_128bits_update(&state, s->scale, s->n_layers * sizeof *s->scale);
-    (void)XXH3_128bits_update(&state, s->fields, s->n_layers * fields_of_layer(s) * sizeof *s->fields);
+    (void)XXH3_128bits_update(&state, s->fields, s->n_known * fields_of_layer(s) * sizeof *s->fields);
     const uint64_t stride = pleat__stats_bases_stride(s->head_dim);
-    for (uint32_t i = 0; s->has_bases && i < s->n_layers * s->n_kv_heads; i++)
+    for (uint32_t i = 0; s->has_bases && i < lanes_of(s); i++)
         (void)XXH3_128bits_update(&state, s->bases + i * stride,
                                   pleat__stats_basis_numbers(s->head_dim) * sizeof *s->bases);
     (void)XXH3_128bits_update(&state, books, n);
@@ -291,9 +304,8 @@ static pleat_status check_layers(const uint8_t *bytes, uint64_t n_bytes, pleat_e
                                .n_kv_heads = get_u32(bytes + 28),
                                .head_dim = get_u32(bytes + 32),
                                .has_bases = get_u32(bytes + 8) >= 3};
-    uint64_t n_known = 0;
-    for (uint32_t i = 0; i < shape.n_layers; i++) n_known += bytes[HEAD_BYTES + i] != 0;
-    REQUIRE(n_known * LAYERS_A_KNOWN >= shape.n_layers && n_known * layer_bytes(&shape) <= n_bytes, HEAD_BYTES,
+    const uint64_t n_known = count_known(bytes + HEAD_BYTES, shape.n_layers);
+    REQUIRE(n_known > 0 && n_known * layer_bytes(&shape) <= n_bytes, HEAD_BYTES,
             "statistics: %llu bytes with %llu of %u layers are too few", (unsigned long long)n_bytes,
             (unsigned long long)n_known, shape.n_layers);
     return PLEAT_OK;
@@ -302,7 +314,7 @@ static pleat_status check_layers(const uint8_t *bytes, uint64_t n_bytes, pleat_e
 static pleat_status check_shape(const uint8_t *bytes, uint64_t n_bytes, pleat_error *err) {
     const uint32_t n_layers = get_u32(bytes + 24), n_heads = get_u32(bytes + 28), d = get_u32(bytes + 32);
     REQUIRE(n_layers >= 1 && n_layers <= 1024 && n_heads >= 1 && n_heads <= 1024 && d >= 16 &&
-                d <= PLEAT__MAX_HEAD_DIM && d % 16 == 0 && get_u32(bytes + 36) == 0 &&
+                d <= PLEAT__MAX_HEAD_DIM && d % 16 == 0 && (get_u32(bytes + 36) != 0) == (get_u32(bytes + 8) >= 4) &&
                 HEAD_BYTES + n_layers + SUM_BYTES <= n_bytes,
             24, "statistics: no model has %u layers of %u KV heads of %u dimensions", n_layers, n_heads, d);
     for (uint32_t i = 0; i < PRINT_BYTES; i++)
@@ -360,8 +372,7 @@ static pleat_status read_body(const uint8_t *bytes, uint64_t n_bytes, pleat_stat
     REQUIRE(at <= end && are_zeros(bytes, HEAD_BYTES + s->n_layers, at), HEAD_BYTES + s->n_layers,
             "statistics: something stands where zeros belong");
     for (uint32_t i = 0; i < s->n_layers; i++) {
-        s->has_layer[i] = bytes[HEAD_BYTES + i];
-        REQUIRE(s->has_layer[i] <= 1, HEAD_BYTES + i, "statistics: layer %u is neither there nor not", i);
+        REQUIRE(bytes[HEAD_BYTES + i] <= 1, HEAD_BYTES + i, "statistics: layer %u is neither there nor not", i);
         if (!s->has_layer[i]) continue;
         REQUIRE(at + layer_bytes(s) <= end, at, "statistics: the file ends within layer %u", i);
         memcpy(&s->scale[i], bytes + at, sizeof s->scale[i]);
@@ -389,9 +400,14 @@ pleat_status pleat_stats_read(const void *bytes, uint64_t n_bytes, const pleat_a
     PLEAT_TRY(check_file(bytes, n_bytes, err));
     PLEAT_TRY(check_shape(bytes, n_bytes, err));
     const uint8_t *b = bytes;
-    PLEAT_FAIL_IF(pleat__stats_create(get_u32(b + 24), get_u32(b + 28), get_u32(b + 32), get_u32(b + 8) >= 3, allocator,
-                                      &s) != PLEAT_OK,
-                  err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "statistics: out of memory");
+    const pleat__stats_shape shape = {.n_layers = get_u32(b + 24),
+                                      .n_kv_heads = get_u32(b + 28),
+                                      .head_dim = get_u32(b + 32),
+                                      .has_bases = get_u32(b + 8) >= 3,
+                                      .n_positions = get_u32(b + 36),
+                                      .has_layer = b + HEAD_BYTES};
+    PLEAT_FAIL_IF(pleat__stats_create(&shape, allocator, &s) != PLEAT_OK, err, PLEAT_E_MEMORY, PLEAT_NOWHERE,
+                  "statistics: out of memory");
     memcpy(s->model, b + 40, PRINT_BYTES);
     pleat_status status = read_body(bytes, n_bytes, s, err);
     if (status == PLEAT_OK) {

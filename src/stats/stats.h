@@ -23,10 +23,13 @@ struct pleat_stats {
     char model[PLEAT_FINGERPRINT_CAP], fingerprint[PLEAT_FINGERPRINT_CAP];
     uint32_t n_layers, n_kv_heads, head_dim;
     bool has_bases;
+    uint32_t n_positions;     /* that bases serve; 0: not known, as in files before version 4 */
+    uint32_t n_known;         /* layers that something is known of */
     uint8_t *has_layer;       /* [n_layers] 0: nothing is known of it */
+    uint32_t *place;          /* [n_layers] of what is known, its place below */
     pleat_stats_scale *scale; /* [n_layers] */
-    float *fields;            /* [n_layers][n_kv_heads][PLEAT__STATS_FIELDS][head_dim] */
-    /* [n_layers][n_kv_heads] bases of keys and of values, [2][d][d], and the deviations of what they make, [2][d]; then
+    float *fields;            /* [n_known][n_kv_heads][PLEAT__STATS_FIELDS][head_dim] */
+    /* [n_known][n_kv_heads] bases of keys and of values, [2][d][d], and the deviations of what they make, [2][d]; then
      * what undoes them, [2][d][d], and turns queries, [d][d].  NULL: there are none. */
     float *bases;
     pleat__rd_books books;
@@ -34,9 +37,16 @@ struct pleat_stats {
     uint64_t block_bytes;
 };
 
-/* Empty ones of this shape: zeros, and scales of 1.  PLEAT_E_MEMORY. */
-pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, bool has_bases,
-                                 const pleat_allocator *allocator, pleat_stats **out);
+/* What statistics have room for. */
+typedef struct pleat__stats_shape {
+    uint32_t n_layers, n_kv_heads, head_dim;
+    bool has_bases;
+    uint32_t n_positions;
+    const uint8_t *has_layer; /* [n_layers] 0: none for this layer */
+} pleat__stats_shape;
+
+/* Empty ones: zeros, and scales of 1.  PLEAT_E_MEMORY. */
+pleat_status pleat__stats_create(const pleat__stats_shape *shape, const pleat_allocator *allocator, pleat_stats **out);
 
 /* Once all is there: what undoes bases, sums of books, where their codes stand, and the fingerprint.  PLEAT_E_MEMORY;
  * PLEAT_E_FORMAT: a basis is none. */
@@ -46,14 +56,14 @@ pleat_status pleat__stats_seal(pleat_stats *stats);
 static inline uint64_t pleat__stats_basis_numbers(uint32_t d) { return 2 * ((uint64_t)d * d + d); }
 static inline uint64_t pleat__stats_bases_stride(uint32_t d) { return 5 * (uint64_t)d * d + 2 * (uint64_t)d; }
 
-/* What is known of a lane, to be filled in. */
+/* What is known of a lane of a layer that something is known of, to be filled in. */
 typedef struct pleat__stats_lane {
     float *mean, *energy, *spread, *v_rms;                                /* [d] */
     float *k_to, *v_to, *k_spread, *v_spread, *k_from, *v_from, *k_query; /* NULL: no bases */
 } pleat__stats_lane;
 
 static inline pleat__stats_lane pleat__stats_lane_of(const pleat_stats *s, uint32_t layer, uint32_t head) {
-    const size_t lane = (size_t)layer * s->n_kv_heads + head, d = s->head_dim, n = d * d;
+    const size_t lane = (size_t)s->place[layer] * s->n_kv_heads + head, d = s->head_dim, n = d * d;
     float *f = s->fields + lane * PLEAT__STATS_FIELDS * d;
     pleat__stats_lane out = {.mean = f, .energy = f + d, .spread = f + 2 * d, .v_rms = f + 3 * d};
     if (!s->has_bases) return out;

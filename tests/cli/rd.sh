@@ -55,8 +55,12 @@ try stats -m "$model" --text "$scratch/latin"
 check "a text that is no UTF-8 is named" says "$scratch/latin"
 
 head -c 3000 "$ROOT/eval/prose.txt" >"$scratch/prompt"
+try stats -m "$model" --text "$scratch/text" --ctx-window 256 --text-windows 2 --positions 300 --stats-file "$scratch/near" -q --target-kld 0
+try run -m "$model" -f "$scratch/prompt" -n 4 --kv rd --stats "$scratch/near"
+check "sequences that go further than the statistics are told" says "the statistics serve 300 positions, and a sequence may have [0-9]+: .*--positions"
 try run -m "$model" -f "$scratch/prompt" -n 16 --kv rd --format json
 check "rd runs" exits 0
+check "and no further than its statistics" test -z "$(grep "the statistics serve" <<<"$stderr")"
 text=$(field text)
 check "in less than a fifth of f16's bytes" calc "$(field fraction) < 0.2"
 try run -m "$model" -f "$scratch/prompt" -n 16 --kv rd -t 1 --format json
@@ -113,11 +117,11 @@ check "what is no such file is refused" says "this is no file of statistics"
 python3 - "$scratch/first" "$scratch/other" <<'PY'
 import sys
 bytes_ = bytearray(open(sys.argv[1], "rb").read())
-bytes_[8] = 4
+bytes_[8] = 5
 open(sys.argv[2], "wb").write(bytes_)
 PY
 try run -m "$model" -p "The sea" -n 2 --kv rd --stats "$scratch/other"
-check "another version is refused" says "version 4 with 20 classes; versions 1 to 3 with 20 can be read"
+check "another version is refused" says "version 5 with 20 classes; versions 1 to 4 with 20 can be read"
 if [ -f "$ROOT/models/pleat-28m-q8_0.stats" ]; then
     try run -m "$MODEL" -p "The sea was calm" -n 4 --kv rd
     check "the reference model has its statistics" exits 0

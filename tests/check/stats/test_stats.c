@@ -123,6 +123,73 @@ static void test_no_queries(void) {
     }
 }
 
+/* The mean of R m R^T over turns by 0, step, 2 step, ... of n windows, one after the other. */
+static void turned_mean(const double *m, uint32_t d, const pleat__rd_turns *t, const pleat_rope *rope, uint32_t step,
+                        uint32_t n, double *out) {
+    static double turn[64 * 64], half[64 * 64];
+    memset(out, 0, (size_t)d * d * sizeof *out);
+    for (uint32_t w = 0; w < n; w++) {
+        memset(turn, 0, sizeof turn);
+        for (uint32_t i = 0; i < d; i++) turn[i * d + i] = 1;
+        for (uint32_t i = 0; i < t->n_pairs; i++) {
+            const uint32_t x = t->first * i, y = x + t->other;
+            const double angle = rope->frequencies[i] * w * step;
+            turn[x * d + x] = turn[y * d + y] = cos(angle);
+            turn[y * d + x] = sin(angle);
+            turn[x * d + y] = -sin(angle);
+        }
+        memset(half, 0, sizeof half);
+        for (uint32_t i = 0; i < d; i++)
+            for (uint32_t k = 0; k < d; k++)
+                for (uint32_t j = 0; j < d; j++) half[i * d + j] += turn[i * d + k] * m[k * d + j];
+        for (uint32_t i = 0; i < d; i++)
+            for (uint32_t j = 0; j < d; j++)
+                for (uint32_t k = 0; k < d; k++) out[i * d + j] += half[i * d + k] * turn[j * d + k] / n;
+    }
+}
+
+/* Bases serve the mean over the windows that positions come to; as many as 2^24 positions have take no longer. */
+static void test_windows(void) {
+    enum { D = 32 };
+    static double kk[D * D], qq[D * D], none[D * D], mean[D * D], scratch[8 * D * D];
+    static float to[D * D], rows[D * D], v_to[D * D], fields[4][D], spread[D], v_spread[D];
+    double frequencies[D / 2];
+    const pleat__stats_lane lane = {.mean = fields[0],
+                                    .energy = fields[1],
+                                    .spread = fields[2],
+                                    .v_rms = fields[3],
+                                    .k_to = to,
+                                    .v_to = v_to,
+                                    .k_spread = spread,
+                                    .v_spread = v_spread};
+    const uint32_t counts[] = {1, 2, 5, 37, 16777216 / 64};
+    CHECK(pleat__moments_scratch(D) <= CHECK_COUNT(scratch));
+    for (uint32_t round = 0; round < 2 * CHECK_COUNT(counts); round++) {
+        const uint32_t n_pairs = round % 2 ? D / 2 : 10, n = counts[round / 2];
+        const pleat_rope rope = {
+            .n_dims = 2 * n_pairs, .is_halves = round % 2, .magnitude = 1, .frequencies = frequencies};
+        const pleat__rd_turns turns = {
+            .n_pairs = n_pairs, .first = round % 2 ? 1 : 2, .other = round % 2 ? n_pairs : 1};
+        for (uint32_t i = 0; i < n_pairs; i++) frequencies[i] = i == 3 ? 0 : pow(1e4, -(double)i / n_pairs);
+        fill_covariance(D, 3 * D, kk);
+        fill_covariance(D, 3 * D, qq);
+        pleat__moments m = {1, 1, qq, kk, none, none, none}; /* the mean is 0, so kk is of residuals */
+        pleat__moments_finish(&m, &turns, &rope, (pleat__windows){64, n}, D, scratch, &lane);
+        check_context("%u windows, round %u", n, round);
+        for (uint32_t i = 0; i < D; i++) CHECK(isfinite(fields[2][i]) && isfinite(spread[i]));
+        if (n > 100) continue;
+        turned_mean(kk, D, &turns, &rope, 64, n, mean);
+        for (uint32_t i = 0; i < D; i++)
+            CHECK_NEAR((double)fields[2][i] * (double)fields[2][i], mean[i * D + i], 1e-5 * mean[i * D + i]);
+        for (uint32_t i = 0; i < D * D; i++) rows[i] = to[i % D * D + i / D];
+        for (uint32_t i = 0; i < D; i++)
+            for (uint32_t j = 0; j < D; j++)
+                CHECK_NEAR(between(mean, D, rows + i * D, rows + j * D),
+                           i == j ? (double)spread[i] * (double)spread[i] : 0,
+                           4e-3 * (double)spread[0] * (double)spread[0]);
+    }
+}
+
 static void put_sum(uint8_t *bytes, uint64_t n) {
     XXH128_canonical_t sum;
     XXH128_canonicalFromHash(&sum, XXH3_128bits(bytes, n - 16));
@@ -136,13 +203,84 @@ static void test_no_basis(void) {
     const uint64_t n = pleat_stats_bytes(s), d = shape.head_dim, at = 72 + 4 + 8 + shape.n_kv_heads * 4 * d * 4;
     uint8_t *bytes = malloc(n);
     CHECK_STATUS(pleat_stats_write(s, bytes, n), PLEAT_OK);
-    CHECK(bytes[8] == 3);
+    CHECK(bytes[8] == 4);
     memset(bytes + at + 2 * d, 0, 2 * d); /* its second row */
     put_sum(bytes, n);
     CHECK_STATUS(pleat_stats_read(bytes, n, NULL, &again, &err), PLEAT_E_FORMAT);
     CHECK(strstr(err.text, "basis") && !again);
     free(bytes);
     pleat_stats_destroy(&s);
+}
+
+/* How far bases serve is in the file; files of version 3 do not say. */
+static void test_positions(void) {
+    pleat_stats *s = stats_new(&shape), *again = NULL;
+    const uint64_t n = pleat_stats_bytes(s);
+    const uint32_t said = pleat_stats_n_positions(s), none = 0;
+    uint8_t *bytes = malloc(n);
+    CHECK(said >= 200 && pleat_stats_n_positions(NULL) == 0);
+    CHECK_STATUS(pleat_stats_write(s, bytes, n), PLEAT_OK);
+    CHECK_STATUS(pleat_stats_read(bytes, n, NULL, &again, NULL), PLEAT_OK);
+    CHECK_EQ_U64(pleat_stats_n_positions(again), said);
+    pleat_stats_destroy(&again);
+    for (uint32_t round = 0; round < 3; round++) {
+        bytes[8] = round < 2 ? 3 : 4;
+        memcpy(bytes + 36, round < 1 ? &said : &none, 4);
+        put_sum(bytes, n);
+        check_context("round %u", round);
+        CHECK_STATUS(pleat_stats_read(bytes, n, NULL, &again, NULL), round == 1 ? PLEAT_OK : PLEAT_E_FORMAT);
+        if (round != 1) continue;
+        CHECK_EQ_U64(pleat_stats_n_positions(again), 0);
+        CHECK_EQ_STR(pleat_stats_fingerprint(again), pleat_stats_fingerprint(s));
+        pleat_stats_destroy(&again);
+    }
+    free(bytes);
+    pleat_stats_destroy(&s);
+}
+
+/* A layer of which nothing is known, as those with windows, takes no memory but its scale's. */
+static void test_unknown_layers(void) {
+    uint8_t has_layer[18] = {[5] = 1, [11] = 1, [17] = 1};
+    pleat_stats *few = NULL, *all = NULL, *rescaled = NULL;
+    pleat__stats_shape own = {18, 1, 256, true, 1024, has_layer};
+    CHECK_STATUS(pleat__stats_create(&own, NULL, &few), PLEAT_OK);
+    CHECK(few->n_known == 3 && few->place[11] == 1 && few->place[17] == 2);
+    memset(has_layer, 1, sizeof has_layer);
+    CHECK_STATUS(pleat__stats_create(&own, NULL, &all), PLEAT_OK);
+    CHECK(6 * few->block_bytes < all->block_bytes + 6 * 1024);
+    pleat_stats_destroy(&few);
+    pleat_stats_destroy(&all);
+
+    pleat_stats *s = stats_new(&shape), *again = NULL;
+    pleat_stats_scale scales[4] = {{2, 2}, {3, 3}, {4, 4}, {5, 5}};
+    const uint64_t n = pleat_stats_bytes(s);
+    const uint8_t third[] = {0, 0, 1, 0};
+    own = (pleat__stats_shape){4, shape.n_kv_heads, shape.head_dim, true, 7, third};
+    CHECK_STATUS(pleat__stats_create(&own, NULL, &few), PLEAT_OK);
+    memcpy(few->model, STATS_MODEL, PLEAT_FINGERPRINT_CAP);
+    few->books = s->books;
+    for (uint32_t head = 0; head < shape.n_kv_heads; head++) {
+        const pleat__stats_lane from = pleat__stats_lane_of(s, 2, head), to = pleat__stats_lane_of(few, 2, head);
+        memcpy(to.mean, from.mean, PLEAT__STATS_FIELDS * shape.head_dim * sizeof(float));
+        memcpy(to.k_to, from.k_to, pleat__stats_bases_stride(shape.head_dim) * sizeof(float));
+    }
+    CHECK_STATUS(pleat__stats_seal(few), PLEAT_OK);
+    CHECK_STATUS(pleat_stats_rescale(few, scales, NULL, &rescaled), PLEAT_OK);
+    const uint64_t n_few = pleat_stats_bytes(rescaled);
+    uint8_t *bytes = malloc(n_few);
+    CHECK(n_few < n / 2);
+    CHECK_STATUS(pleat_stats_write(rescaled, bytes, n_few), PLEAT_OK);
+    CHECK_STATUS(pleat_stats_read(bytes, n_few, NULL, &again, NULL), PLEAT_OK);
+    CHECK_EQ_STR(pleat_stats_fingerprint(again), pleat_stats_fingerprint(rescaled));
+    CHECK(pleat_stats_get_scale(again, 2).k == 4 && pleat_stats_get_scale(again, 1).k == 0);
+    for (uint32_t head = 0; head < shape.n_kv_heads; head++)
+        CHECK_EQ_MEM(pleat__stats_lane_of(again, 2, head).mean, pleat__stats_lane_of(s, 2, head).mean,
+                     PLEAT__STATS_FIELDS * shape.head_dim * sizeof(float));
+    free(bytes);
+    pleat_stats_destroy(&s);
+    pleat_stats_destroy(&few);
+    pleat_stats_destroy(&again);
+    pleat_stats_destroy(&rescaled);
 }
 
 /* A small file takes no memory for a large model: its layers have to be there. */
@@ -284,10 +422,11 @@ static void test_states(void) {
     pleat_collector_destroy(&c);
 }
 
-static const check_test tests[] = {{"found", test_found},         {"bases", test_bases},
-                                   {"no_basis", test_no_basis},   {"no_queries", test_no_queries},
-                                   {"no_layers", test_no_layers}, {"file", test_file},
-                                   {"scales", test_scales},       {"memory", test_memory},
-                                   {"states", test_states},       {"silence", test_silence}};
+static const check_test tests[] = {
+    {"found", test_found},           {"bases", test_bases},         {"no_basis", test_no_basis},
+    {"no_queries", test_no_queries}, {"no_layers", test_no_layers}, {"file", test_file},
+    {"scales", test_scales},         {"memory", test_memory},       {"states", test_states},
+    {"windows", test_windows},       {"positions", test_positions}, {"unknown_layers", test_unknown_layers},
+    {"silence", test_silence}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
