@@ -231,9 +231,25 @@ const char *load_choice(const pleat_engine *engine, char buf[PLEAT_SPEC_TEXT_CAP
     return pleat_spec_print(&spec, buf, PLEAT_SPEC_TEXT_CAP) == PLEAT_OK ? buf : NULL;
 }
 
+/* Say, once behind each other, where more is held than a budget in bytes. */
+static void note_growth(const pleat_engine *engine, const pleat_spec *spec) {
+    static char last[PLEAT_SPEC_TEXT_CAP];
+    char text[PLEAT_SPEC_TEXT_CAP];
+    pleat_cache_traits traits = {.size_bytes = sizeof traits};
+    if (!pleat_policy_evicts(spec->policy) || spec->budget.unit != PLEAT_BUDGET_BYTES ||
+        pleat_engine_get_traits(engine, &traits) != PLEAT_OK || traits.is_bounded ||
+        pleat_spec_print(spec, text, sizeof text) != PLEAT_OK || strcmp(text, last) == 0)
+        return;
+    strcpy(last, text);
+    cli_note("--kv %s: %s", text,
+             traits.is_packed ? "bytes are held to when a prompt ends, and what is generated comes on top"
+                              : "slots of dropped tokens stay, and come on top of its bytes; reclaim=reuse has none");
+}
+
 int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_engine **out) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     const pleat_status status = pleat_engine_create(l->model, opt, out, &err);
+    if (status == PLEAT_OK) note_growth(*out, &opt->spec);
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot make the engine", status, &err);
 }
 

@@ -78,6 +78,17 @@ for policy in h2o streaming novel; do
         check "$policy in $kib KiB" calc "$(field bytes) <= $kib * 1024 && $(field bytes) > 0.8 * $kib * 1024"
     done
 done
+# what is held beside a budget in bytes is told
+for spec in leverage:budget=1MiB expected:budget=1MiB snapkv:budget=1MiB h2o:budget=1MiB novel:budget=1MiB \
+    h2o:budget=1MiB,reclaim=block; do
+    try run -m "$MODEL" -p "The sea" -n 1 --kv "$spec"
+    said=$(grep -oE "what is generated comes on top|slots of dropped tokens stay" <<<"$stderr")
+    case $spec in
+        leverage* | expected* | snapkv*) check "$spec grows" test "$said" = "what is generated comes on top" ;;
+        *block) check "$spec holds dead slots" test "$said" = "slots of dropped tokens stay" ;;
+        *) check "$spec holds its bytes" test -z "$said" ;;
+    esac
+done
 try run -m "$MODEL" -f "$scratch/long" -n 1 --format json -q --kv adakv:budget=1MiB,window=16
 check "adakv in 1 MiB after the prompt" calc "$(field bytes) <= 1048576"
 
