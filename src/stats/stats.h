@@ -23,7 +23,7 @@ struct pleat_stats {
     char model[PLEAT_FINGERPRINT_CAP], fingerprint[PLEAT_FINGERPRINT_CAP];
     uint32_t n_layers, n_kv_heads, head_dim;
     bool has_bases;
-    uint32_t n_positions;     /* that bases serve; 0: not known, as in files before version 4 */
+    uint32_t n_positions;     /* positions that bases serve; 0: not known, as in files before version 4 */
     uint32_t n_known;         /* layers that something is known of */
     uint8_t *has_layer;       /* [n_layers] 0: nothing is known of it */
     uint32_t *place;          /* [n_layers] of what is known, its place below */
