@@ -35,7 +35,8 @@ template <int D> struct pleat__pack_work {
     uint16_t before[4 * D + 1]; /* widths of the packs before each */
     uint8_t widths[4 * D], mins[4 * D];
     uint8_t order[PLEAT__PACK_TOKENS];
-    uint32_t finds[2][PLEAT__PACK_WARPS], own[4];
+    __align__(16) uint32_t finds[2][PLEAT__PACK_WARPS]; /* else what is read at once has neighbours in it */
+    uint32_t own[4];
     float extremes[2][PLEAT__PACK_WARPS];
 };
 
