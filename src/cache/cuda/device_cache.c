@@ -270,6 +270,17 @@ static pleat_status check_begun(pleat_device_cache *c, uint32_t seq_idx, void *s
     return PLEAT_OK;
 }
 
+/* Pages of a sequence that takes n_new tokens behind n_past: a ring gives none back before they are stored. */
+static uint64_t pages_with_chunk(const pleat_device_cache *c, uint32_t n_past, uint32_t n_new) {
+    const uint32_t page_tokens = c->lanes.layouts[0].tokens;
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < c->opt.n_layers; i++) {
+        const uint32_t window = pleat__device_window(c, i), n_held = window && window < n_past ? window : n_past;
+        n += ((uint64_t)n_held + n_new + page_tokens - 1) / page_tokens;
+    }
+    return n * c->opt.n_kv_heads;
+}
+
 pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens, void *stream,
                                             pleat_error *err) {
     const pleat__device_stream s = pleat__device_stream_of(stream);
@@ -278,9 +289,8 @@ pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *c, uint32_t seq_
     PLEAT_FAIL_IF(pleat__device_cache_has_policy(c), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: where a policy acts, later tokens are read one by one");
     REQUIRE(n_tokens >= 1, "device cache: a chunk without tokens");
-    const uint64_t all = (uint64_t)n_past + n_tokens, page_tokens = c->lanes.layouts[0].tokens;
-    const uint64_t n_pages = (all + page_tokens - 1) / page_tokens;
-    PLEAT_FAIL_IF(all > c->opt.max_tokens || n_pages * c->rows_per_seq > c->n_pages, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+    PLEAT_FAIL_IF((uint64_t)n_past + n_tokens > c->opt.max_tokens || pages_with_chunk(c, n_past, n_tokens) > c->n_pages,
+                  err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                   "device cache: %u more tokens behind %u: a sequence has at most %u, and all pages are %u", n_tokens,
                   n_past, c->opt.max_tokens, c->n_pages);
     PLEAT_TRY(pleat_device_cache_set_batch(c, &seq_idx, 1, stream, err));

@@ -53,7 +53,7 @@ static pleat_status take_host(pleat_engine *e, pleat_error *err) {
         d->follows = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->follows);
     }
     PLEAT_FAIL_IF(!d || !d->graphs || !d->n_launched || !d->places || !d->batch || !d->next || !d->in_batch ||
-                      !d->is_prompt || !d->follows,
+                      !d->is_prompt || !d->loads || !d->follows,
                   err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
     return PLEAT_OK;
 }

@@ -19,20 +19,20 @@
 /* Prompts shorter and longer than the windows, one from single tokens alone; chunks; a fork; steps in changing company. */
 static void run_pair(pair *p) {
     static const uint32_t all[] = {2, 0, 1}, two[] = {0, 2};
-    read_some(p, 0, 290);
+    read_some(p, 0, (uint32_t)check_cases(290, 70));
     read_some(p, 1, 7);
-    for (uint32_t i = 0; i < check_cases(20, 2); i++) step(p, all, 3);
+    for (uint32_t i = 0; i < check_cases(20, 1); i++) step(p, all, 3);
     read_some(p, 1, 90);
     read_some(p, 0, 33);
     read_some(p, 2, 8);
-    for (uint32_t i = 0; i < check_cases(12, 2); i++) step(p, two, 2);
+    for (uint32_t i = 0; i < check_cases(12, 1); i++) step(p, two, 2);
     for (uint32_t seq = 0; seq < N_SEQS; seq++) compare_stored(p, seq);
     CHECK_STATUS(pleat_device_cache_close(p->gpu, 2, NULL, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_cache_close(p->cpu, p->seqs[2]), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_fork(p->gpu, 1, 2, NULL, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_cache_fork(p->cpu, p->seqs[1], N_MOST, &p->seqs[2]), PLEAT_OK);
     p->lengths[2] = p->lengths[1];
-    for (uint32_t i = 0; i < check_cases(9, 2); i++) step(p, all, 3);
+    for (uint32_t i = 0; i < check_cases(9, 1); i++) step(p, all, 3);
     for (uint32_t seq = 0; seq < N_SEQS; seq++) compare_stored(p, seq);
     CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
 }
@@ -45,8 +45,9 @@ static void the_cache_is_the_cpus(void) {
         {16, 3, 4, {9, 0}, 50, "k2v4", 0},  {176, 1, 5, {0, 300}, 0, "k2v2", 0},  {112, 2, 8, {31, 32}, 0, "k4v4", 0},
         {128, 2, 4, {0, 0}, 0, "h2v2", 0},  {64, 3, 2, {0, 0}, 0, "h3v2", 0},     {128, 1, 3, {0, 0}, 0, "h4v3", 0},
         {128, 1, 7, {0, 0}, 0, "h3v3", 0},  {80, 2, 3, {0, 40}, 0, "h2v3", 0},    {256, 1, 4, {50, 0}, 30, "h4v4", 0},
+        {128, 2, 3, {0, 0}, 0, "k8v4", 0}, /* by the kernels of usual heads */
     };
-    for (size_t i = 0; i < CHECK_COUNT(shapes); i++) {
+    for (size_t i = 0; i < CHECK_COUNT(shapes); i += check_cases(1, 3)) {
         pair p;
         if (pair_init(&p, &shapes[i])) run_pair(&p);
         pair_free(&p);
@@ -78,6 +79,43 @@ static void what_it_does_not_take_is_named(void) {
         opt.max_tokens = 100, opt.windows = cases[i].windows, opt.logit_cap = cases[i].cap;
         check_refused(&opt, cases[i].spec, cases[i].status, cases[i].words);
     }
+}
+
+/* Chunks of a sequence whose layers are rings take what the rings do, however long it has become. */
+static void rings_grow_in_a_small_pool(void) {
+    CHECK_DEVICE();
+    enum { MOST = 400, FIRST = 100, CHUNK = 60, D = 64 };
+    static const uint32_t windows[N_LAYERS] = {16, 16};
+    pleat_device_cache_options opt;
+    pleat_device_cache *c = NULL;
+    pleat_device_cache_options_default(&opt);
+    CHECK_STATUS(pleat_spec_parse("f16", &opt.spec, NULL), PLEAT_OK);
+    opt.n_layers = N_LAYERS, opt.n_kv_heads = opt.n_q_heads = 1, opt.head_dim = D;
+    opt.max_tokens = MOST, opt.windows = windows, opt.page_tokens = 16;
+    opt.pool_bytes = 24 * 16 * D * 4; /* 24 pages, of the 50 that it would hold without windows */
+    if (!CHECK_STATUS(pleat_device_cache_create(&opt, &c, NULL), PLEAT_OK)) return;
+    void *rows = device_alloc(FIRST * D * 2), *out = device_alloc(FIRST * D * 2);
+    CHECK_STATUS(pleat__device_fill(rows, 0, FIRST * D * 2, default_stream, NULL), PLEAT_OK);
+    for (uint32_t at = 0, n; at < MOST && check_failures() == 0; at += n) {
+        n = at ? CHUNK : FIRST;
+        check_context("%u tokens behind %u", n, at);
+        if (!CHECK_STATUS(at ? pleat_device_cache_chunk_begin(c, 0, n, NULL, NULL)
+                             : pleat_device_cache_prompt_begin(c, 0, n, NULL, NULL),
+                          PLEAT_OK))
+            break;
+        for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+            CHECK_STATUS(at ? pleat_device_cache_chunk_attend(c, layer, rows, rows, rows, out, NULL, NULL)
+                            : pleat_device_cache_prompt_attend(c, layer, rows, rows, rows, out, NULL, NULL, NULL),
+                         PLEAT_OK);
+            CHECK_STATUS(pleat_device_cache_prompt(c, layer, rows, rows, NULL, NULL, NULL), PLEAT_OK);
+        }
+        CHECK_STATUS(pleat_device_cache_prompt_end(c, NULL, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_device_cache_check(c, NULL, NULL), PLEAT_OK);
+    }
+    CHECK_STATUS(pleat_device_cache_chunk_begin(c, 0, 1, NULL, NULL), PLEAT_E_LIMIT);
+    pleat_device_cache_destroy(&c);
+    pleat__device_free(rows);
+    pleat__device_free(out);
 }
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
@@ -190,7 +228,7 @@ static double mean_kld(const float *from, const float *to, uint32_t n_rows, uint
 
 /* Alone, in company and forked: the same bits. */
 static void check_company(pleat_engine *e, pleat_seq seq, const pleat_token *tokens, uint32_t n_vocab) {
-    const uint32_t n = (uint32_t)check_cases(10, 2);
+    const uint32_t n = (uint32_t)check_cases(10, 1);
     const size_t bytes = n_vocab * sizeof(float);
     float *many = malloc(4 * n * bytes), *alone = malloc(n * bytes);
     pleat_seq all[4] = {seq};
@@ -248,7 +286,7 @@ static void try_model(const tiny *t, const char *name) {
     pleat_token tokens[N_ALL];
     float *exact = malloc(n * sizeof *exact), *cpu = malloc(n * sizeof *cpu), *gpu = malloc(n * sizeof *gpu);
     for (uint32_t i = 0; i < N_ALL; i++) tokens[i] = (pleat_token)check_below(n_vocab);
-    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(specs), 1); i++) {
         pleat_engine *engines[2] = {engine_on(t, specs[i], 0, 0), engine_on(t, specs[i], 1, 0)};
         if (!engines[0] || !engines[1]) break;
         pleat_cache_usage usages[2];
@@ -283,7 +321,7 @@ static void models_run_as_on_the_cpu(void) {
                  {"gemma2", 0, 0, 0},   {"gemma2", 256, 4, 2}, {"gemma2", 80, 4, 1},  {"mistral", 128, 4, 2},
                  {"mistral", 0, 0, 0},  {"phi3", 0, 0, 0},     {"qwen2", 0, 0, 0},    {"qwen3", 0, 0, 0},
                  {"smollm3", 80, 4, 4}, {"granite", 0, 0, 0},  {"llama", 0, 0, 0}};
-    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+    for (size_t i = 0; i < CHECK_COUNT(cases); i += check_cases(1, 5)) {
         tiny t;
         check_context("%s", cases[i].name);
         if (tiny_init(&t, cases[i].name, cases[i].head_dim, cases[i].n_q_heads, cases[i].n_kv_heads))
@@ -314,12 +352,37 @@ static void models_that_do_not_run_are_refused_by_name(void) {
     }
 }
 
+/* Each allocation of an engine fails once: it is told, and nothing is left. */
+static void memory_that_is_short_is_told(void) {
+    CHECK_DEVICE();
+    tiny t;
+    if (!tiny_init(&t, "gemma3", 0, 0, 0)) return;
+    for (uint64_t nth = 1; nth < 1000; nth += check_cases(1, 15)) {
+        check_alloc ca;
+        check_alloc_init(&ca, nth, 0);
+        pleat_engine_options opt = engine_options_of("k8v4");
+        pleat_engine *e = NULL;
+        opt.devices = 1;
+        opt.max_tokens = opt.chunk_tokens = 64;
+        opt.allocator = &ca.a;
+        const pleat_status status = pleat_engine_create(t.model, &opt, &e, NULL);
+        check_context("allocation %llu", (unsigned long long)nth);
+        CHECK(status == PLEAT_OK || status == PLEAT_E_MEMORY);
+        pleat_engine_destroy(&e);
+        CHECK_EQ_U64(ca.live, 0);
+        if (ca.count < nth) break; /* none failed */
+    }
+    tiny_free(&t);
+}
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"the cache is the CPU's", the_cache_is_the_cpus},
         {"what it does not take is named", what_it_does_not_take_is_named},
+        {"rings grow in a small pool", rings_grow_in_a_small_pool},
         {"models run as on the CPU", models_run_as_on_the_cpu},
         {"models that do not run are refused by name", models_that_do_not_run_are_refused_by_name},
+        {"memory that is short is told", memory_that_is_short_is_told},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }
