@@ -282,7 +282,7 @@ static void check_rig(rig *r, uint32_t n_group) {
 
 static void test_products(void) {
     CHECK_DEVICE();
-    for (uint32_t i = 0; i < check_rounds(60, 10); i++) {
+    for (uint32_t i = 0; i < check_cases(check_rounds(60, 10), 1); i++) {
         const uint32_t n_lanes = (uint32_t)check_between(1, MAX_LANES), n_group = (uint32_t)check_between(1, MAX_GROUP);
         check_rig(rig_new(random_format(), n_lanes, MAX_BLOCKS / MAX_LANES,
                           check_below(2) ? 0 : (unsigned)check_below(CHECK_N_FILLS)),
@@ -294,12 +294,24 @@ static void test_products(void) {
 static void test_usual(void) {
     static const float rels[][2] = {{0.25f, 0.25f}, {0.13f, 0.15f}, {0.05f, 0.05f}};
     CHECK_DEVICE();
-    for (uint32_t i = 0; i < CHECK_COUNT(rels); i++)
+    for (uint32_t i = 0; i < check_cases(CHECK_COUNT(rels), 0); i++)
         for (uint32_t g = 1; g <= MAX_GROUP; g++) {
             rig *r = rig_new(format_of(i == 1 ? 64 : 128, 64, g % 2 == 0, rels[i][0], rels[i][1], true), 3, 8, 0);
             r->is_usual = true;
             check_rig(r, g);
         }
+}
+
+/* Both kinds of narrow codebooks in each length of a row, by up to four heads and more; and the wide kind. */
+static void test_kinds(void) {
+    static const float rels[] = {0.25f, 0.1f, 0.01f};
+    static const uint32_t sizes[][2] = {{64, 64}, {128, 128}, {80, 32}};
+    CHECK_DEVICE();
+    for (uint32_t i = 0; i < CHECK_COUNT(rels) * CHECK_COUNT(sizes) * 2; i++) {
+        const float rel = rels[i / 2 / CHECK_COUNT(sizes)];
+        const uint32_t *size = sizes[i / 2 % CHECK_COUNT(sizes)];
+        check_rig(rig_new(format_of(size[0], size[1], true, rel, rel, true), 2, 3, 0), i % 2 ? 6 : 3);
+    }
 }
 
 /* A graph's second launch gives what its first did. */
@@ -359,7 +371,7 @@ static void seal(rig *r, uint32_t block) {
  * outside (run this one under compute-sanitizer). */
 static void test_noise(void) {
     CHECK_DEVICE();
-    for (uint32_t i = 0; i < check_rounds(16, 6); i++) {
+    for (uint32_t i = 0; i < check_cases(check_rounds(16, 6), 2); i++) {
         rig *r = rig_new(random_format(), 2, 4, 0);
         pleat_device_blocks *b = NULL;
         arrays a;
@@ -495,8 +507,8 @@ static void test_codec(void) {
     pleat_codec_destroy(&codec);
 }
 
-static const check_test tests[] = {{"products", test_products}, {"usual", test_usual}, {"graph", test_graph},
-                                   {"damage", test_damage},     {"noise", test_noise}, {"misuse", test_misuse},
-                                   {"refused", test_refused},   {"codec", test_codec}};
+static const check_test tests[] = {{"products", test_products}, {"usual", test_usual},     {"kinds", test_kinds},
+                                   {"graph", test_graph},       {"damage", test_damage},   {"noise", test_noise},
+                                   {"misuse", test_misuse},     {"refused", test_refused}, {"codec", test_codec}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

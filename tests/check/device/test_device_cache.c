@@ -264,7 +264,7 @@ static void try_shape(const struct shape *s, uint32_t d) {
     bool goes_on = true;
     for (uint32_t seq_idx = 0; seq_idx < SEQS - 1 && goes_on; seq_idx++)
         goes_on = read_prompt(&r, seq_idx, lengths[seq_idx]);
-    const uint32_t n_steps = (uint32_t)check_cases(check_rounds(60, 40), 6);
+    const uint32_t n_steps = (uint32_t)check_cases(check_rounds(60, 40), 2);
     const uint32_t many_lanes = r.cache->lanes.many_lanes;
     for (uint32_t step = 0; step < n_steps && goes_on; step++) {
         const uint32_t first = (uint32_t)check_below(SEQS), n = (uint32_t)check_between(1, SEQS);

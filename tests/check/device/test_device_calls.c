@@ -200,7 +200,7 @@ static void test_attention(void) {
         if (!rig_init(&r, &opt)) return;
         CHECK(read_prompt(&r, 0, 400) && read_prompt(&r, 1, 33) && read_prompt(&r, 2, 1));
         CHECK_STATUS(pleat_device_cache_set_batch(r.cache, batch, 3, NULL, NULL), PLEAT_OK);
-        for (uint32_t step = 0; step < 12; step++) {
+        for (uint32_t step = 0; step < check_cases(12, 2); step++) {
             CHECK_STATUS(pleat_device_cache_begin(r.cache, NULL, NULL), PLEAT_OK);
             for (uint32_t layer = 0; layer < LAYERS; layer++) {
                 make_rows(&r, 3);
@@ -336,6 +336,7 @@ static void test_order_graph(void) {
     const uint32_t batch[] = {0, 1};
     pleat__device_stream stream = {NULL};
     pleat__device_graph graph = {NULL};
+    const uint32_t n_filled[LANES] = {30, 1, 64, 100};
     const pleat_device_cache_options opt = options_of("k8v4", 64);
     CHECK_STATUS(pleat__device_stream_create(&stream, NULL), PLEAT_OK);
     if (!rig_init(&r, &opt)) return;
@@ -350,6 +351,7 @@ static void test_order_graph(void) {
     CHECK_STATUS(pleat_device_cache_close(r.cache, 0, stream.v, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_prompt_begin(r.cache, 0, 5, stream.v, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_close(r.cache, 0, stream.v, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_fill(r.cache, 2, n_filled, NULL, 7, stream.v, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_check(r.cache, stream.v, NULL), PLEAT_OK);
     pleat__device_graph_destroy(&graph);
     rig_free(&r);
@@ -364,7 +366,7 @@ static void test_refusal(void) {
     rig r;
     pleat_device_cache_options opt = options_of("leankv:ah=0.5,al=0.4,window=300", 128);
     opt.page_tokens = 16;
-    opt.pool_bytes = 200000;
+    opt.pool_bytes = check_cases(200000, 96000);
     if (!rig_init(&r, &opt)) return;
     const uint32_t batch[] = {3, 1};
     CHECK_STATUS(pleat_device_cache_begin(r.cache, NULL, NULL), PLEAT_E_STATE);

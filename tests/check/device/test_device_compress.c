@@ -57,9 +57,17 @@ static void compare_blocks(const pair *p, uint32_t seq) {
 
 /* ---- tests ------------------------------------------------------------------------------------------------- */
 
+/* Tokens of a prompt that leaves sinks and buffer so full that the next token makes a block. */
+static uint32_t full_length(const char *text) {
+    pleat_spec spec;
+    CHECK_STATUS(pleat_spec_parse(text, &spec, NULL), PLEAT_OK);
+    return spec.sinks + pleat__max_u32(spec.buffer, PLEAT__PACK_TOKENS - 1) + PLEAT__PACK_TOKENS;
+}
+
 /* Prompts below the buffer and above it, in the smallest number of tokens that makes a block; then steps. */
 static void check_shape(const shape *s, uint32_t n_steps) {
-    static const uint32_t lengths[N_SEQS] = {1, 163, 240}, seqs[N_SEQS] = {2, 0, 1};
+    const uint32_t seqs[N_SEQS] = {2, 0, 1}, full = full_length(s->spec);
+    const uint32_t lengths[N_SEQS] = {1, (uint32_t)check_cases(163, full), (uint32_t)check_cases(240, full - 1)};
     pair p;
     if (!pair_init(&p, s)) return;
     for (uint32_t i = 0; i < N_SEQS; i++) {
@@ -87,7 +95,8 @@ static void test_shapes(void) {
          .page_tokens = 32},
         {.head_dim = 128, .n_kv_heads = 2, .n_group = 2, .spec = "kvcomp:k=1,v=1,buffer=128+pack", .page_tokens = 64}};
     CHECK_DEVICE();
-    for (uint32_t i = 0; i < CHECK_COUNT(shapes); i++) check_shape(&shapes[i], check_rounds(150, 70));
+    for (uint32_t i = 0; i < CHECK_COUNT(shapes); i++)
+        check_shape(&shapes[i], (uint32_t)check_cases(check_rounds(150, 70), 3));
 }
 
 /* A place begins again with a step, and what was there does not show. */
@@ -105,7 +114,7 @@ static void test_again(void) {
         CHECK_STATUS(pleat_cache_open(p.cpu, N_MOST, &p.seqs[seq]), PLEAT_OK);
         p.lengths[seq] = 0;
     }
-    for (uint32_t i = 0; i < 170; i++) step(&p, &seq, 1);
+    for (uint32_t i = 0; i < check_cases(170, 3); i++) step(&p, &seq, 1);
     compare_blocks(&p, seq);
     pair_free(&p);
 }
@@ -113,16 +122,16 @@ static void test_again(void) {
 /* A fork goes on as the CPU's does, and what it is of too. */
 static void test_fork(void) {
     static const uint32_t seqs[2] = {0, 1};
+    const shape s = {.head_dim = 128, .n_kv_heads = 2, .n_group = 2, .spec = "kvcomp:k=0.1,v=0.2+pack"};
     pair p;
     CHECK_DEVICE();
-    if (!pair_init(&p, &(shape){.head_dim = 128, .n_kv_heads = 2, .n_group = 2, .spec = "kvcomp:k=0.1,v=0.2+pack"}))
-        return;
-    read_some(&p, 0, 201);
+    if (!pair_init(&p, &s)) return;
+    read_some(&p, 0, (uint32_t)check_cases(201, full_length(s.spec)));
     CHECK_STATUS(pleat_cache_close(p.cpu, p.seqs[1]), PLEAT_OK);
     CHECK_STATUS(pleat_cache_fork(p.cpu, p.seqs[0], N_MOST, &p.seqs[1]), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_fork(p.gpu, 0, 1, NULL, NULL), PLEAT_OK);
     p.lengths[1] = p.lengths[0];
-    for (uint32_t i = 0; i < 70; i++) step(&p, seqs, 2);
+    for (uint32_t i = 0; i < check_cases(70, 2); i++) step(&p, seqs, 2);
     for (uint32_t i = 0; i < 2; i++) compare_blocks(&p, i);
     pair_free(&p);
 }

@@ -16,8 +16,8 @@
 #include "model/internal.h"
 #include "model_rig.h"
 
-#define N_STEPS (uint32_t) check_cases(32, 2)
-#define MAX_PROMPT 1500u
+#define N_STEPS (uint32_t) check_cases(32, 1)
+#define MAX_PROMPT (uint32_t) check_cases(1500, 40)
 #define CLOSE_CALL 1e-3f /* between the CPU's two likeliest: either may win */
 
 /* ---- a text ---------------------------------------------------------------------------------------------- */
@@ -31,12 +31,14 @@ typedef struct text {
 
 static text text_new(void) {
     text t = {.model = model_of(REFERENCE_MODEL)};
+    make_least(t.model, 2);
     size_t n_bytes;
     char *prose = (char *)check_read_file("eval/prose.txt", &n_bytes);
     pleat_model_get_info(t.model, &t.info);
     t.tokens = malloc(n_bytes * sizeof *t.tokens);
     CHECK_STATUS(pleat_model_tokenize(t.model, prose, n_bytes, 0, t.tokens, (uint32_t)n_bytes, &t.n, NULL), PLEAT_OK);
     free(prose);
+    make_tokens_least(t.tokens, t.n);
     return t;
 }
 
@@ -199,9 +201,9 @@ static distances measure(const text *t, const char *spec) {
     CHECK_STATUS(pleat_workers_create(0, NULL, &team), PLEAT_OK);
     pleat_engine *engines[N_ENGINES] = {engine_on(t, "f16", 0, 1, team), engine_on(t, spec, 0, 1, team),
                                         engine_on(t, spec, 1, 1, team)};
-    const uint32_t n_rounds = (uint32_t)check_cases(check_rounds(24, 8), 3);
+    const uint32_t n_rounds = (uint32_t)check_cases(check_rounds(24, 8), 1);
     for (uint32_t i = 0; engines[GPU] && i < n_rounds; i++) {
-        const uint32_t n_prompt = i < 3 ? 1 + i : (uint32_t)check_between(2, MAX_PROMPT);
+        const uint32_t n_prompt = i < check_cases(3, 0) ? 1 + i : (uint32_t)check_between(2, MAX_PROMPT);
         follow(t, engines, (uint32_t)check_below(t->n - MAX_PROMPT), n_prompt, &sum);
     }
     say(spec, "the CPU's from f16", &sum.of_cpu);
@@ -247,9 +249,10 @@ static void leankv_is_as_near_as_the_cpu(void) { check_as_near_as_the_cpu("leank
 
 /* ---- batches ----------------------------------------------------------------------------------------------- */
 
-enum { COMPANY = 40 };
+enum { COMPANY = 40 }; /* prompts of 1 token and more */
 
 static uint32_t n_company_rounds(void) { return (uint32_t)check_cases(12, 2); }
+static uint32_t n_company_prompt(uint32_t i) { return i < check_cases(COMPANY, 2) ? 1 + i : 1; }
 
 /* Prompts and tokens of many in shared steps, and each of them alone. */
 static tally measure_company(const text *t, const char *spec) {
@@ -263,7 +266,7 @@ static tally measure_company(const text *t, const char *spec) {
     tally sum = {0};
     for (uint32_t i = 0; i < COMPANY; i++) {
         CHECK_STATUS(pleat_engine_open(many, 200, &seqs[i]), PLEAT_OK);
-        items[i] = (pleat_engine_item){.seq = seqs[i], .tokens = t->tokens + 97 * i, .n_tokens = 1 + i};
+        items[i] = (pleat_engine_item){.seq = seqs[i], .tokens = t->tokens + 97 * i, .n_tokens = n_company_prompt(i)};
     }
     for (uint32_t round = 0; round < n_company_rounds(); round++) {
         for (uint32_t i = 0; i < COMPANY; i++) {
@@ -275,16 +278,17 @@ static tally measure_company(const text *t, const char *spec) {
         if (!CHECK_STATUS(status, PLEAT_OK)) break;
         for (uint32_t i = 0; i < COMPANY; i++) {
             CHECK_EQ_I64(chosen[i], likeliest(logits + i * n_vocab, t->info.n_vocab));
-            next[i] = t->tokens[97 * i + 1 + i + round];
+            next[i] = t->tokens[97 * i + n_company_prompt(i) + round];
             items[i].tokens = &next[i];
             items[i].n_tokens = 1;
         }
     }
-    for (uint32_t i = 0; i < COMPANY; i += (uint32_t)check_cases(3, 13)) {
+    for (uint32_t i = 0; i < COMPANY; i += (uint32_t)check_cases(3, 39)) {
         CHECK_STATUS(pleat_engine_open(one, 200, &seq), PLEAT_OK);
-        CHECK_STATUS(step_one(one, seq, t->tokens + 97 * i, 1 + i, alone, NULL), PLEAT_OK);
+        CHECK_STATUS(step_one(one, seq, t->tokens + 97 * i, n_company_prompt(i), alone, NULL), PLEAT_OK);
         for (uint32_t round = 1; round < n_company_rounds(); round++)
-            CHECK_STATUS(step_one(one, seq, t->tokens + 97 * i + i + round, 1, alone, NULL), PLEAT_OK);
+            CHECK_STATUS(step_one(one, seq, t->tokens + 97 * i + n_company_prompt(i) + round - 1, 1, alone, NULL),
+                         PLEAT_OK);
         compare(&sum, alone, logits + i * n_vocab, t->info.n_vocab);
         CHECK_STATUS(pleat_engine_close(one, seq), PLEAT_OK);
     }
@@ -308,31 +312,32 @@ static void company_changes_no_answer(void) {
 /* By fixed splits a sequence has the same bits alone and in company of others of all lengths. */
 static void check_bits_in_company(const text *t, const char *spec) {
     enum { MANY = 65 };
-    const uint32_t n_rounds = (uint32_t)check_cases(6, 1), most = (uint32_t)check_cases(1900, 40);
+    const uint32_t n_many = (uint32_t)check_cases(MANY, 3), n_rounds = (uint32_t)check_cases(6, 1),
+                   most = (uint32_t)check_cases(1900, 40);
     pleat_engine_options opt = engine_options_of(spec);
     opt.max_tokens = opt.chunk_tokens = 2048;
     opt.devices = 1;
     opt.fixed_splits = 1;
     pleat_engine *one = engine_made(t->model, &opt);
-    opt.max_seqs = MANY;
+    opt.max_seqs = n_many;
     pleat_engine *many = engine_made(t->model, &opt);
     const size_t n_vocab = t->info.n_vocab;
     float *logits = malloc(MANY * n_vocab * sizeof *logits), *alone = malloc(n_vocab * sizeof *alone);
     pleat_engine_item items[MANY];
     pleat_error err = {0};
-    for (uint32_t i = 0; i < MANY; i++) {
+    for (uint32_t i = 0; i < n_many; i++) {
         items[i] = (pleat_engine_item){.tokens = t->tokens + 31 * i, .n_tokens = 1, .n_logits = 1};
         items[i].logits = logits + i * n_vocab;
         CHECK_STATUS(pleat_engine_open(many, 2000, &items[i].seq), PLEAT_OK);
         CHECK_STATUS(step_one(many, items[i].seq, items[i].tokens, 1 + i * 211 % most, alone, NULL), PLEAT_OK);
     }
     for (uint32_t round = 0; round < n_rounds; round++) {
-        for (uint32_t i = 0; i < MANY; i++) items[i].tokens++;
-        const pleat_status status = pleat_engine_step(many, items, MANY, &err);
+        for (uint32_t i = 0; i < n_many; i++) items[i].tokens++;
+        const pleat_status status = pleat_engine_step(many, items, n_many, &err);
         check_context("%s: %s", spec, err.text);
         CHECK_STATUS(status, PLEAT_OK);
     }
-    for (uint32_t i = 0; i < MANY; i += (uint32_t)check_cases(7, 32)) {
+    for (uint32_t i = 0; i < n_many; i += (uint32_t)check_cases(7, 2)) {
         pleat_seq seq;
         CHECK_STATUS(pleat_engine_open(one, 2000, &seq), PLEAT_OK);
         CHECK_STATUS(step_one(one, seq, t->tokens + 31 * i, 1 + i * 211 % most, alone, NULL), PLEAT_OK);
@@ -359,7 +364,9 @@ static void company_changes_no_bit(void) {
 
 /* A prompt of N_PARTED tokens in parts of `each` and a last one of two and more, or whole where that is 0; then PART_STEPS
  * single tokens.  Logits of the prompt's last two and of all steps. */
-enum { N_PARTED = 700, PART_STEPS = 3, PART_ROWS = 2 + PART_STEPS };
+#define N_PARTED (uint32_t) check_cases(700, 70)
+#define PART_STEPS (uint32_t) check_cases(3, 1)
+#define PART_ROWS (2 + PART_STEPS)
 
 static void read_in_parts(const text *t, pleat_engine *e, uint32_t each, float *logits) {
     const size_t n_vocab = t->info.n_vocab;
@@ -382,7 +389,7 @@ static void read_in_parts(const text *t, pleat_engine *e, uint32_t each, float *
 /* In f16 parts see what the whole prompt sees.  In other formats a part sees what is stored of those before it, as on the
  * CPU, and its bits are not the whole's. */
 static void check_parts(const text *t) {
-    static const uint32_t parts[] = {349, 2, 3, 7, 8, 16, 17, 33, 100, 128, 255, 256, 500, 697};
+    const uint32_t parts[] = {N_PARTED / 2 - 1, 2, 3, 7, 8, 16, 17, 33, 100, 128, 255, 256, 500, 697};
     pleat_engine_options opt = engine_options_of("f16");
     opt.max_tokens = opt.chunk_tokens = opt.step_tokens = 1024;
     opt.max_seqs = opt.devices = 1;
@@ -451,7 +458,9 @@ static void later_tokens_are_read(void) {
 }
 
 /* A conversation on one engine: a prompt, a later turn of which the last TURN_LOGITS logits are wanted, single tokens. */
-enum { TURN_LOGITS = 3, TURN_STEPS = 4, TURN_ROWS = TURN_LOGITS + TURN_STEPS };
+enum { TURN_LOGITS = 3 };
+#define TURN_STEPS (uint32_t) check_cases(4, 1)
+#define TURN_ROWS (TURN_LOGITS + TURN_STEPS)
 
 static void converse(const text *t, pleat_engine *e, uint32_t at, uint32_t n_prompt, uint32_t n_turn, float *logits) {
     const size_t n_vocab = t->info.n_vocab;
@@ -485,7 +494,8 @@ static distances measure_turns(const text *t, const char *spec) {
     for (int e = 0; e < N_ENGINES; e++) logits[e] = malloc((size_t)TURN_ROWS * t->info.n_vocab * sizeof(float));
     const uint32_t n_rounds = (uint32_t)check_cases(check_rounds(12, 5), 1);
     for (uint32_t i = 0; i < n_rounds; i++) {
-        const uint32_t at = (uint32_t)check_below(t->n - MAX_PROMPT), n_prompt = (uint32_t)check_between(1, 700);
+        const uint32_t at = (uint32_t)check_below(t->n - MAX_PROMPT),
+                       n_prompt = (uint32_t)check_between(1, check_cases(700, 40));
         const uint32_t n_turn = i < 2 ? 8 + i : (uint32_t)check_between(8, 700);
         for (int e = 0; e < N_ENGINES; e++) converse(t, engines[e], at, n_prompt, n_turn, logits[e]);
         for (uint32_t row = 0; row < TURN_ROWS; row++) {
@@ -524,23 +534,24 @@ static void forks_go_their_own_ways(void) {
     CHECK_DEVICE();
     text t = text_new();
     const size_t bytes = t.info.n_vocab * sizeof(float);
+    const uint32_t n_forked = (uint32_t)check_cases(203, 35);
     float *one = malloc(bytes), *other = malloc(bytes);
-    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+    for (size_t i = 0; i < CHECK_COUNT(specs); i += check_cases(1, 3)) {
         pleat_engine *e = engine_on(&t, specs[i], 1, 3, NULL);
         pleat_seq a, b, forked, none;
         check_context("%s", specs[i]);
         CHECK_STATUS(pleat_engine_open(e, 400, &a), PLEAT_OK);
         CHECK_STATUS(pleat_engine_open(e, 400, &b), PLEAT_OK);
-        CHECK_STATUS(step_one(e, a, t.tokens, 203, one, NULL), PLEAT_OK);
-        CHECK_STATUS(step_one(e, b, t.tokens, 203, one, NULL), PLEAT_OK);
-        CHECK_STATUS(pleat_engine_fork(e, a, 202, &none), PLEAT_E_ARG);
+        CHECK_STATUS(step_one(e, a, t.tokens, n_forked, one, NULL), PLEAT_OK);
+        CHECK_STATUS(step_one(e, b, t.tokens, n_forked, one, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_engine_fork(e, a, n_forked - 1, &none), PLEAT_E_ARG);
         CHECK_STATUS(pleat_engine_fork(e, a, 400, &forked), PLEAT_OK);
-        CHECK_EQ_U64(pleat_engine_length(e, forked), 203);
-        for (uint32_t step = 0; step < check_cases(20, 2);
+        CHECK_EQ_U64(pleat_engine_length(e, forked), n_forked);
+        for (uint32_t step = 0; step < check_cases(20, 1);
              step++) { /* a and forked part here, and b goes a's way alone */
             CHECK_STATUS(step_one(e, forked, t.tokens + 500 + step, 1, other, NULL), PLEAT_OK);
-            CHECK_STATUS(step_one(e, a, t.tokens + 203 + step, 1, one, NULL), PLEAT_OK);
-            CHECK_STATUS(step_one(e, b, t.tokens + 203 + step, 1, other, NULL), PLEAT_OK);
+            CHECK_STATUS(step_one(e, a, t.tokens + n_forked + step, 1, one, NULL), PLEAT_OK);
+            CHECK_STATUS(step_one(e, b, t.tokens + n_forked + step, 1, other, NULL), PLEAT_OK);
             CHECK_EQ_MEM(one, other, bytes);
         }
         CHECK_STATUS(pleat_engine_close(e, a), PLEAT_OK);

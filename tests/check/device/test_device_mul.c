@@ -184,27 +184,31 @@ static void check_values(rig *r, pleat__mul_end end, uint32_t n, uint32_t kernel
 
 static const struct {
     uint32_t rows, cols;
-    uint32_t n_few, n_many; /* how many of the row counts */
-} shapes[] = {{64, 256, 7, 4},   {40, 512, 7, 4},   {200, 2304, 7, 4},
-              {4300, 256, 3, 1}, {9000, 256, 3, 1}, {264, 2048, 2, 4}};
+    uint32_t n_few, n_many; /* how many of the row counts, */
+    uint32_t least[2];      /* and with CHECK_LEAST */
+} shapes[] = {{64, 256, 7, 4, {0, 0}},   {40, 512, 7, 4, {3, 3}},   {200, 2304, 7, 4, {0, 0}},
+              {4300, 256, 3, 1, {1, 0}}, {9000, 256, 3, 1, {0, 0}}, {264, 2048, 2, 4, {0, 0}}};
 
 /* Kernels of many rows that this GPU has. */
 static const uint32_t many_kernels[] = {32, 128, BY_WGMMA};
 static uint32_t n_many_kernels(void) { return pleat__device_mul_has_wgmma() ? 3 : 2; }
 
 static void products_are_right(void) {
-    static const uint32_t few[] = {1, 3, 8, 9, 16, 17, 32}, many[] = {1, 33, 64, 130};
+    static const uint32_t few[] = {3, 9, 17, 1, 8, 16, 32}, many[] = {1, 33, 130, 64};
     CHECK_DEVICE();
     for (size_t t = 0; t < CHECK_COUNT(types); t++)
-        for (size_t s = 0; s < check_cases(CHECK_COUNT(shapes), 2); s++)
+        for (size_t s = 0; s < CHECK_COUNT(shapes); s++)
             for (int end = 0; end < 3; end++) {
+                const uint64_t n_few = check_cases(shapes[s].n_few, shapes[s].least[0]);
+                const uint64_t n_many = check_cases(shapes[s].n_many, shapes[s].least[1]);
+                if (n_few + n_many == 0) continue;
                 rig r = rig_new(types[t], shapes[s].rows, shapes[s].cols, end == PLEAT__MUL_GATE);
                 const char *name = pleat__weight_formats[types[t]].name;
-                for (size_t i = 0; i < shapes[s].n_few; i++) {
+                for (size_t i = 0; i < n_few; i++) {
                     run_mul(&r, (pleat__mul_end)end, few[i], 0, false);
                     check_values(&r, (pleat__mul_end)end, few[i], 0, name);
                 }
-                for (size_t i = 0; i < shapes[s].n_many; i++)
+                for (size_t i = 0; i < n_many; i++)
                     for (uint32_t k = 0; k < n_many_kernels(); k++) {
                         run_mul(&r, (pleat__mul_end)end, many[i], many_kernels[k], false);
                         check_values(&r, (pleat__mul_end)end, many[i], many_kernels[k], name);
@@ -215,24 +219,25 @@ static void products_are_right(void) {
 
 /* Every kernel and number of rows gives a row the bits that it has alone. */
 static void a_row_has_its_bits_in_any_company(void) {
-    static const uint32_t ns[] = {2, 8, 11, 27, 32}, many[] = {1, 27, 50, 129};
+    static const uint32_t ns[] = {8, 11, 27, 2, 32}, many[] = {129, 27, 50, 1};
     static const uint32_t sizes[][2] = {{72, 4352}, {300, 2048}, {4300, 2048}}; /* quarters: 3; 4, together; 4 */
     CHECK_DEVICE();
-    for (size_t i = 0; i < CHECK_COUNT(sizes) * CHECK_COUNT(types); i++) {
-        const size_t t = i / CHECK_COUNT(sizes);
-        rig r = rig_new(types[t], sizes[i % CHECK_COUNT(sizes)][0], sizes[i % CHECK_COUNT(sizes)][1], false);
+    const size_t n_sizes = check_cases(CHECK_COUNT(sizes), 1);
+    for (size_t i = 0; i < n_sizes * CHECK_COUNT(types); i++) {
+        const size_t t = i / n_sizes;
+        rig r = rig_new(types[t], sizes[i % n_sizes][0], sizes[i % n_sizes][1], false);
         float *alone = malloc(r.rows * 4);
         run_mul(&r, PLEAT__MUL_ADD, 1, 0, false);
         memcpy(alone, r.y, r.rows * 4);
         run_mul(&r, PLEAT__MUL_ADD, 1, 0, true);
         check_context("%s, x as f32", pleat__weight_formats[types[t]].name);
         CHECK_EQ_MEM(r.y, alone, r.rows * 4);
-        for (size_t k = 0; k < CHECK_COUNT(ns); k++) {
-            run_mul(&r, PLEAT__MUL_ADD, ns[k], 0, k % 2);
-            check_context("%s, %u rows", pleat__weight_formats[types[t]].name, ns[k]);
+        for (size_t k = 0; k < 2 * check_cases(CHECK_COUNT(ns), 3); k++) {
+            run_mul(&r, PLEAT__MUL_ADD, ns[k / 2], 0, k % 2);
+            check_context("%s, %u rows, as f32 %d", pleat__weight_formats[types[t]].name, ns[k / 2], (int)(k % 2));
             CHECK_EQ_MEM(r.y, alone, r.rows * 4);
         }
-        for (size_t j = 0; j < CHECK_COUNT(many); j++)
+        for (size_t j = 0; j < check_cases(CHECK_COUNT(many), 1); j++)
             for (uint32_t k = 0; k < n_many_kernels(); k++) {
                 run_mul(&r, PLEAT__MUL_ADD, many[j], many_kernels[k], false);
                 check_context("%s, %u rows, kernel %u", pleat__weight_formats[types[t]].name, many[j], many_kernels[k]);
@@ -263,10 +268,10 @@ static void run_chain(rig *up, rig *down, uint32_t n, bool is_packed, void *norm
 
 /* Columns of x that fill no group are among them. */
 static void packed_rows_are_the_same(void) {
-    static const uint32_t ns[] = {17, 33, 64, 100, 128};
+    static const uint32_t ns[] = {17, 33, 100, 64, 128};
     CHECK_DEVICE();
     if (!pleat__device_mul_has_wgmma()) SKIP("no products of warpgroups here");
-    for (size_t i = 0; i < CHECK_COUNT(ns); i++) {
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(ns), 3); i++) {
         rig up = rig_new(PLEAT__W_Q8_0, 256, 288, true), down = rig_new(PLEAT__W_F16, 72, 256, false);
         float *plain = malloc(MAX_N * down.rows * 4);
         void *normed = NULL, *h = NULL;
@@ -334,6 +339,9 @@ static void norms_and_choices_are_right(void) {
         if (x[i] > x[i / WIDTH * WIDTH + best[i / WIDTH]]) best[i / WIDTH] = i % WIDTH;
     for (uint32_t row = 0; row < N; row++) CHECK_EQ_U64(chosen[row], row == 3 ? UINT32_MAX : best[row]);
     CHECK_EQ_U64(chosen[1], 17);
+    CHECK_STATUS(pleat__device_halve(dx, 2 * WIDTH, dout, stream, NULL), PLEAT_OK);
+    bring(out, dout, 2 * WIDTH * sizeof *out);
+    for (uint32_t i = 0; i < 2 * WIDTH; i++) CHECK_EQ_U64(out[i], pleat__f32_to_f16(x[i]));
     CHECK_STATUS(pleat__device_norm(dx, dw, 2, WIDTH, 1e-5f, false, dout, stream, NULL), PLEAT_OK);
     bring(out, dout, sizeof out);
     for (uint32_t row = 0; row < 2; row++) {
@@ -415,7 +423,7 @@ static void plain_forms_are_the_weights(const rig *r, const gemm_rig *g, const c
 static void check_class(rig *r, const gemm_rig *g, pleat__mul_end end, uint32_t rows_class, const char *name) {
     static const uint32_t ns[] = {1, 33, 130, 160};
     float *alone = malloc(r->rows * 4);
-    for (size_t i = 0; i < CHECK_COUNT(ns); i++) {
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(ns), 2); i++) {
         run_gemm(r, g, end, ns[i], rows_class);
         check_values(r, end, ns[i], BY_LIBRARY, name);
         if (i == 0) memcpy(alone, r->y, r->rows * 4);

@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "kernels.h"
 #include "pleat/device.h"
 
 #define MAX_REPORTS 10u /* failures printed in one test; the rest are counted */
@@ -196,7 +198,28 @@ static uint64_t hash_name(const char *name) {
     return h;
 }
 
+#if !PLEAT_CUDA
+uint64_t check_kernels_launched(void) { return 0; }
+int check_kernels_write(const char *path) { return path != NULL; }
+#endif
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* What a test took: of a tool that makes kernels slow. */
+static void say_ok(const char *name, double s, uint64_t n_launches) {
+    if (n_launches > 0 && s >= 1)
+        printf("ok   %s (%.1f s, %" PRIu64 " launches)\n", name, s, n_launches);
+    else
+        printf("ok   %s\n", name);
+}
+
 static void run_one(const check_test *test) {
+    const double begun = seconds();
+    const uint64_t launched = check_kernels_launched();
     now.name = test->name;
     now.state = now.seed ^ hash_name(test->name);
     now.failures = 0;
@@ -210,7 +233,15 @@ static void run_one(const check_test *test) {
     else if (now.skip_reason[0])
         printf("skip %s: %s\n", test->name, now.skip_reason);
     else
-        printf("ok   %s\n", test->name);
+        say_ok(test->name, seconds() - begun, check_kernels_launched() - launched);
+}
+
+/* CHECK_KERNELS; 1 if all is written. */
+static int write_kernels(void) {
+    const char *path = getenv("CHECK_KERNELS");
+    if (!path || !*path || check_kernels_write(path)) return 1;
+    fprintf(stderr, "CHECK_KERNELS=%s: not written\n", path);
+    return 0;
 }
 
 int check_main(const check_test *tests, size_t n_tests, int argc, char **argv) {
@@ -244,6 +275,7 @@ int check_main(const check_test *tests, size_t n_tests, int argc, char **argv) {
         fprintf(stderr, "no test has \"%s\" in its name\n", filter);
         return 2;
     }
+    if (!write_kernels()) failed++;
     printf("%u passed, %u failed, %u skipped\n", passed, failed, skipped);
     return failed ? 1 : 0;
 }

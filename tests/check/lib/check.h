@@ -15,9 +15,10 @@
  *     check_x --list     names only
  *     check_x --device cuda       a GPU has to be there: without it tests of its kernels are skipped
  *
- * Environment: CHECK_SEED (default 1) seeds every test's random numbers; CHECK_QUICK, if set and not 0, cuts
- * check_rounds() for slow builds, and CHECK_LEAST that and check_cases() for compute-sanitizer; PLEAT_CPU_MASK is handed to
- * pleat_cpu_mask() before the first test.
+ * Environment: CHECK_SEED (default 1) seeds every test's random numbers.  CHECK_QUICK, if set and not 0, cuts
+ * check_rounds() for slow builds, and CHECK_LEAST that and check_cases() for compute-sanitizer.  CHECK_KERNELS is a file
+ * that launches of kernels are appended to (kernels.h).  PLEAT_CPU_MASK is handed to pleat_cpu_mask() before the first
+ * test.
  *
  * Programs run in the repository's root, so "models/..." is a path.  test_NAME.c is built by itself as
  * check_NAME; a line " * ctest-labels: slow" in its head keeps it out of the jobs sanitize, plain and clang.

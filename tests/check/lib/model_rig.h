@@ -6,6 +6,7 @@
 #define CHECK_MODEL_RIG_H
 
 #include "check.h"
+#include "model/internal.h"
 #include "pleat/pleat.h"
 
 #define REFERENCE_MODEL "models/pleat-28m-q8_0.gguf"
@@ -18,6 +19,22 @@ static inline pleat_model *model_of(const char *path) {
     if (status != PLEAT_OK) check_context("%s: %s", path, err.text);
     CHECK_STATUS(status, PLEAT_OK);
     return model;
+}
+
+/* With CHECK_LEAST it has its first n_layers alone, and its first tokens. */
+#define LEAST_TOKENS 512u
+static inline void make_least(pleat_model *model, uint32_t n_layers) {
+    if (!model) return;
+    const uint32_t n_all = model->info.n_layers, n = (uint32_t)check_cases(n_all, n_layers);
+    for (uint32_t i = n; i < n_all; i++) model->info.n_windowed -= model->layers[i].window > 0;
+    model->info.n_layers = n;
+    model->info.n_vocab = (uint32_t)check_cases(model->info.n_vocab, LEAST_TOKENS);
+    model->embedding.rows = model->output.rows = model->info.n_vocab;
+}
+
+/* Tokens that a model has which was made so. */
+static inline void make_tokens_least(pleat_token *tokens, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) tokens[i] %= (pleat_token)check_cases(INT32_MAX, LEAST_TOKENS);
 }
 
 static inline pleat_engine_options engine_options_of(const char *spec) {

@@ -14,6 +14,7 @@
 
 #include "check.h"
 #include "gguf_writer.h"
+#include "model_rig.h"
 #include "pleat/pleat.h"
 #include "serving/internal.h"
 
@@ -32,6 +33,7 @@ static inline bool load_once(void) {
     if (model) return true;
     pleat_error err = {0};
     if (!CHECK_STATUS(pleat_model_load(MODEL, NULL, &model, &err), PLEAT_OK)) return false;
+    make_least(model, 1);
     if (!CHECK_STATUS(pleat_stats_load(STATS, NULL, &model_stats, &err), PLEAT_OK)) return false;
     size_t n_bytes;
     unsigned char *bytes = check_read_file(TEXT, &n_bytes);
@@ -40,7 +42,15 @@ static inline bool load_once(void) {
     const pleat_status status = pleat_model_tokenize(model, (char *)bytes, n_bytes < 16000 ? n_bytes : 16000, 0, text,
                                                      CHECK_COUNT(text), &n, NULL);
     free(bytes);
+    make_tokens_least(text, CHECK_COUNT(text));
     return CHECK(status == PLEAT_OK || status == PLEAT_E_LIMIT) && CHECK(n >= CHECK_COUNT(text));
+}
+
+/* Pages that each of the model's lanes has one of. */
+static inline uint64_t a_page_each(void) {
+    pleat_model_info info;
+    pleat_model_get_info(model, &info);
+    return (uint64_t)info.n_layers * info.n_kv_heads;
 }
 
 /* The model in these bytes of a GGUF file; NULL with a failed check. */
@@ -49,6 +59,7 @@ static inline pleat_model *load_bytes(const unsigned char *bytes, size_t n_bytes
     char path[256];
     if (!CHECK(check_write_temp(bytes, n_bytes, path, sizeof path))) return NULL;
     CHECK_STATUS(pleat_model_load(path, NULL, &loaded, NULL), PLEAT_OK);
+    make_least(loaded, 1);
     unlink(path);
     return loaded;
 }
@@ -184,9 +195,9 @@ static inline pleat_request request_of(const pleat_token *prompt, uint32_t n_pro
 /* Texts of their own, of all lengths around the cuts; one is sampled, one has a breakpoint at no page's end. */
 static inline set some_requests(void) {
     static const uint32_t lengths[MAX_REQUESTS] = {97, 130, 64, 1, 161, 129};
-    set all = {.n = MAX_REQUESTS};
+    set all = {.n = (uint32_t)check_cases(MAX_REQUESTS, 3)};
     for (uint32_t i = 0; i < all.n; i++) {
-        all.q[i] = request_of(text + 300 * i, lengths[i], 40);
+        all.q[i] = request_of(text + 300 * i, lengths[i], (uint32_t)check_cases(40, 4));
         all.q[i].sampling.seed = 7 + i;
     }
     all.q[1].sampling.temperature = 0.8f;
@@ -197,7 +208,8 @@ static inline set some_requests(void) {
 /* Short prompts, long answers: what is admitted does not find room to the end. */
 static inline set growing_requests(void) {
     set all = {.n = 4};
-    for (uint32_t i = 0; i < all.n; i++) all.q[i] = request_of(text + 250 * i, 40 + i, MAX_PREDICT);
+    for (uint32_t i = 0; i < all.n; i++)
+        all.q[i] = request_of(text + 250 * i, 40 + i, (uint32_t)check_cases(MAX_PREDICT, 12));
     return all;
 }
 
@@ -218,7 +230,9 @@ static inline void take_events(const pleat_serving *s) {
 /* Preempt somebody now and then; the serving's options say how.  Nobody who is alone: that tells serving that the pool is
  * too small. */
 static inline void maybe_preempt(pleat_serving *s) {
-    if (s->n_running < 2 || s->stats.preempted_swap + s->stats.preempted_recompute >= 20 || check_below(6)) return;
+    if (s->n_running < 2 || s->stats.preempted_swap + s->stats.preempted_recompute >= 20 ||
+        check_below(check_cases(6, 2)))
+        return;
     pleat__serving_preempt(s, s->running[check_below(s->n_running)], true);
     CHECK(pleat_serving_is_valid(s));
 }

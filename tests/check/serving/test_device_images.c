@@ -25,6 +25,10 @@ static const char *const formats[] = {"f16",
                                       "leankv:ah=1,al=0.02,window=32,every=8",
                                       "leankv:ah=3,al=0,window=32"};
 
+/* With CHECK_LEAST one of each kind. */
+static size_t first_format(size_t i) { return i + check_cases(0, i ? 1 : 3); }
+static size_t next_format(size_t i) { return i + check_cases(1, 6); }
+
 typedef struct image {
     uint8_t *data;
     uint64_t n_bytes;
@@ -98,7 +102,7 @@ static pleat_seq take_over(pleat_engine *to, const image *m) {
 /* A prompt of n and n_steps tokens more, from one engine to the other and, where that is `to` itself, back. */
 static void hand_over(pleat_engine *from, pleat_engine *to, uint32_t n, uint32_t n_steps) {
     enum { N = 24 };
-    const uint32_t n_more = (uint32_t)check_cases(N, 2);
+    const uint32_t n_more = (uint32_t)check_cases(N, 1);
     pleat_seq seq, over;
     pleat_token here[N], there[N];
     CHECK_STATUS(pleat_engine_open(from, MAX_TOKENS, &seq), PLEAT_OK);
@@ -121,7 +125,7 @@ static void hand_over(pleat_engine *from, pleat_engine *to, uint32_t n, uint32_t
 static void images_are_the_cpus(void) {
     CHECK_DEVICE();
     if (!load_once()) return;
-    for (size_t i = 0; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+    for (size_t i = first_format(0); i < CHECK_COUNT(formats) && check_failures() == 0; i = next_format(i)) {
         check_context("%s", formats[i]);
         pleat_engine *gpu = engine_on(formats[i], 1, 0), *cpu = engine_on(formats[i], 0, 0);
         const uint32_t lengths[] = {33, 1, 15, 16, 200, 401};
@@ -141,7 +145,7 @@ static void images_leave_beside_steps(void) {
     enum { N = 24 };
     CHECK_DEVICE();
     if (!load_once()) return;
-    for (size_t i = 0; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+    for (size_t i = first_format(0); i < CHECK_COUNT(formats) && check_failures() == 0; i = next_format(i)) {
         check_context("%s", formats[i]);
         pleat_engine *gpu = engine_on(formats[i], 1, 0);
         pleat_seq leaves, stays;
@@ -154,7 +158,7 @@ static void images_leave_beside_steps(void) {
         CHECK_STATUS(pleat_engine_save_soon(gpu, leaves, (pleat_seq){0}, soon.data, soon.n_bytes), PLEAT_OK);
         CHECK(pleat_engine_image_pages(gpu, soon.data, soon.n_bytes) > 0);
         CHECK_STATUS(pleat_engine_close(gpu, leaves), PLEAT_OK);
-        go_on(gpu, stays, token, (uint32_t)check_cases(N, 3), out);
+        go_on(gpu, stays, token, (uint32_t)check_cases(N, 2), out);
         const pleat_seq back = take_over(gpu, &soon);
         CHECK_EQ_MEM(soon.data, whole.data, whole.n_bytes);
         CHECK_STATUS(pleat_engine_save_soon(gpu, back, (pleat_seq){0}, soon.data, soon.n_bytes), PLEAT_OK);
@@ -199,9 +203,9 @@ static void windows_have_images(void) {
 static void what_cannot_be_restored_changes_nothing(void) {
     CHECK_DEVICE();
     if (!load_once()) return;
-    for (size_t i = 0; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+    for (size_t i = first_format(0); i < CHECK_COUNT(formats) && check_failures() == 0; i = next_format(i)) {
         check_context("%s", formats[i]);
-        pleat_engine *gpu = engine_on(formats[i], 1, 32 * 40);
+        pleat_engine *gpu = engine_on(formats[i], 1, a_page_each() * check_cases(40, 30));
         pleat_seq seq, fork, other;
         CHECK_STATUS(pleat_engine_open(gpu, MAX_TOKENS, &seq), PLEAT_OK);
         read_text(gpu, seq, 0, 200, true);
@@ -243,7 +247,7 @@ static void check_forged(pleat_engine *e, image *m, bool is_sound) {
 static void forged_slots_are_refused(void) {
     CHECK_DEVICE();
     if (!load_once()) return;
-    for (size_t i = N_UNIFORM; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+    for (size_t i = first_format(N_UNIFORM); i < CHECK_COUNT(formats) && check_failures() == 0; i = next_format(i)) {
         enum { N = 207, STEPS = 6 };
         pleat_engine *gpu = engine_on(formats[i], 1, 0), *cpu = engine_on(formats[i], 0, 0);
         pleat_seq seq;
@@ -267,7 +271,7 @@ static void forged_slots_are_refused(void) {
         memcpy(&own, last, sizeof own);
         CHECK(own >= 0 && lane.hole != lane.n_slots[0]);
         const int32_t positions[] = {own, N, -1, -2, INT32_MIN, own == N - 1 ? N - 2 : N - 1};
-        for (size_t k = 0; k < CHECK_COUNT(positions); k++) {
+        for (size_t k = 0; k < check_cases(CHECK_COUNT(positions), 2); k++) {
             check_context("%s, position %d", formats[i], positions[k]);
             memcpy(last, &positions[k], sizeof own);
             check_forged(gpu, &m, k == 0);

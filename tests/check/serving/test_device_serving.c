@@ -21,17 +21,22 @@ static bool begin(void) {
     return load_once();
 }
 
+/* With CHECK_LEAST: swapped, and where there are prefixes, with these and short of pages. */
 static void same_tokens(const char *spec, bool has_prefixes) {
+    const size_t first = check_cases(0, 1), each = check_cases(1, 3);
     set all = some_requests(), growing = growing_requests();
     outcome alone[MAX_REQUESTS];
     check_context("%s, alone", spec);
     run_alone(spec, &all, alone);
-    for (size_t i = 0; i < CHECK_COUNT(device_ways) && check_failures() == 0; i++)
+    for (size_t i = first; i < CHECK_COUNT(device_ways) && check_failures() == 0; i += each)
         if (!device_ways[i].is_short && (has_prefixes || !device_ways[i].twice))
             check_way(spec, &all, alone, &device_ways[i], 0);
+    if (!has_prefixes && check_cases(0, 1)) return;
     run_alone(spec, &growing, alone);
-    for (size_t i = 0; i < CHECK_COUNT(device_ways) && check_failures() == 0; i++)
-        if (device_ways[i].is_short) check_way(spec, &growing, alone, &device_ways[i], 32 * (has_prefixes ? 14 : 16));
+    for (size_t i = first; i < CHECK_COUNT(device_ways) && check_failures() == 0; i += each)
+        if (device_ways[i].is_short)
+            check_way(spec, &growing, alone, &device_ways[i],
+                      a_page_each() * (has_prefixes ? check_cases(14, 11) : 16));
 }
 
 static void uniform_formats_answer_alike(void) {
@@ -45,8 +50,8 @@ static void uniform_formats_answer_alike(void) {
 static void levels_answer_alike(void) {
     CHECK_DEVICE();
     if (!begin()) return;
-    same_tokens("leankv:ah=1,al=0.02,window=32", false);
     same_tokens("leankv:ah=1,al=0.02,window=32,every=8", false);
+    if (check_cases(1, 0)) same_tokens("leankv:ah=1,al=0.02,window=32", false);
 }
 
 static void budgets_answer_alike(void) {
@@ -63,7 +68,7 @@ static void blocks_answer_alike(void) {
     CHECK_DEVICE();
     if (!begin()) return;
     same_tokens("kvcomp:buffer=20+pack", false);
-    same_tokens("kvcomp:k=0.13,v=0.15+pack", false);
+    if (check_cases(1, 0)) same_tokens("kvcomp:k=0.13,v=0.15+pack", false);
 }
 
 /* A conversation: each turn names where the earlier ones ended. */
@@ -71,14 +76,15 @@ static void turns_go_on_from_prefixes(void) {
     static const char *const some[] = {"f16", "k8v4", "leankv:ah=1,al=0.02,window=32", "kvcomp:buffer=20+pack"};
     CHECK_DEVICE();
     if (!begin()) return;
-    for (size_t i = 0; i < CHECK_COUNT(some) && check_failures() == 0; i++) {
+    for (size_t i = check_cases(0, 2); i < CHECK_COUNT(some) && check_failures() == 0; i += check_cases(1, 2)) {
         rig r;
         outcome cold, warm;
         const uint32_t points[2] = {90, 120};
         const pleat_engine_options eo = engine_options(some[i]);
         const pleat_serving_options so = serving_options();
         check_context("%s", some[i]);
-        pleat_request first = request_of(text, 90, 10), second = request_of(text, 120, 30);
+        pleat_request first = request_of(text, 90, (uint32_t)check_cases(10, 3)),
+                      second = request_of(text, 120, (uint32_t)check_cases(30, 6));
         first.breakpoints = second.breakpoints = points;
         first.n_breakpoints = 1;
         second.n_breakpoints = 2;
@@ -127,6 +133,7 @@ static void prefixes_share_pages(void) {
 /* Ten times as many as the pool holds at once, some cancelled. */
 static void many_come_to_their_end(void) {
     enum { N = 60 };
+    const uint32_t n = (uint32_t)check_cases(N, 6), shorter = (uint32_t)check_cases(1, 6);
     static const char *const some[] = {"f16", "k8v4", "leankv:ah=1,al=0.02,window=32", "streaming:budget=48",
                                        "kvcomp:buffer=20+pack"};
     CHECK_DEVICE();
@@ -139,9 +146,9 @@ static void many_come_to_their_end(void) {
         const pleat_engine_options eo = engine_options(some[i]);
         const pleat_serving_options so = serving_options();
         check_context("%s", some[i]);
-        if (rig_make(&r, &eo, &so, 32 * (pleat_spec_is_exact(&eo.spec) ? 40 : 50))) {
-            for (uint32_t k = 0; k < N; k++) {
-                pleat_request q = request_of(text + 20 * (k % 30), 60 + 3 * k, 40 + k);
+        if (rig_make(&r, &eo, &so, a_page_each() * (pleat_spec_is_exact(&eo.spec) ? 40 : 50) / check_cases(1, 4))) {
+            for (uint32_t k = 0; k < n; k++) {
+                pleat_request q = request_of(text + 20 * (k % 30), 60 + 3 * k, (40 + k) / shorter);
                 out[k] = (outcome){0};
                 q.user = &out[k];
                 CHECK_STATUS(pleat_serving_submit(r.serving, &q, &ids[k], NULL), PLEAT_OK);
@@ -149,11 +156,11 @@ static void many_come_to_their_end(void) {
             for (uint32_t k = 0; pleat_serving_step(r.serving, NULL) == PLEAT_OK && check_failures() == 0; k++) {
                 take_events(r.serving);
                 if (k % 64 == 0) CHECK(pleat_serving_is_valid(r.serving));
-                if (k % 100 == 50 && k < 600) n_cancelled += !pleat_serving_cancel(r.serving, ids[N - 1 - k / 100]);
+                if (k % 100 == 50 && k < 600) n_cancelled += !pleat_serving_cancel(r.serving, ids[n - 1 - k / 100]);
             }
             take_events(r.serving);
-            for (uint32_t k = 0; k < N; k++) n_done += out[k].finish == PLEAT_FINISH_LENGTH;
-            CHECK_EQ_U64(n_done + n_cancelled, N);
+            for (uint32_t k = 0; k < n; k++) n_done += out[k].finish == PLEAT_FINISH_LENGTH;
+            CHECK_EQ_U64(n_done + n_cancelled, n);
             pleat_serving_stats s;
             pleat_serving_get_stats(r.serving, &s);
             CHECK(s.max_idle_steps <= 2);
@@ -171,7 +178,8 @@ static void answers_have_probabilities(void) {
     rig r;
     const pleat_engine_options eo = engine_options("f16");
     const pleat_serving_options so = serving_options();
-    pleat_request q = request_of(text, 50, 12);
+    const uint32_t n = (uint32_t)check_cases(12, 4);
+    pleat_request q = request_of(text, 50, n);
     outcome plain, told;
     uint32_t n_told = 0, n_events;
     if (rig_make(&r, &eo, &so, 0)) {
@@ -186,7 +194,7 @@ static void answers_have_probabilities(void) {
                 n_told += e[i].n_logprobs == 3 && e[i].logprobs[0].logprob >= e[i].logprobs[2].logprob;
             take_events(r.serving);
         }
-        CHECK_EQ_U64(n_told, 12);
+        CHECK_EQ_U64(n_told, n);
         check_same(&told, &plain, 1);
         q.repetition_penalty = 1e6f;
         submit(r.serving, &q, &told);
