@@ -22,9 +22,9 @@ all: ## build/pleat and the libraries; what `make` alone does
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.* ## (.*)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
 
-run: ## set up, build the command, ask the shipped model with four kinds of cache: about a minute
+run: ## set up, build the command, ask the shipped model with four kinds of cache: a minute or two
 	@tools/setup.sh run
-	@[ -d build ] || echo "building: half a minute on two cores; two minutes more where nvcc and a GPU are found"
+	@[ -d build ] || echo "building: a minute or two on two cores; two more where nvcc and a GPU are found"
 	@tools/build.sh build -q -t pleat $(CMAKE_ARGS)
 	@echo "eval/demo.txt: pages of a novel with a number hidden in them, then the question for it"
 	@tools/demo.sh -m $(MODEL)
