@@ -242,7 +242,9 @@ int route_admits(const server *s, connection *c, const http_head *head) {
     }
     if (find(head, &same_path)) return 1;
     const char *methods = same_path ? methods_of(same_path) : "";
-    snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path, methods);
+    snprintf(text, sizeof text,
+             same_path ? "%.60s is asked by %s" : "there is no %.60s here; /openapi.json lists what there is",
+             head->path, methods);
     connection_set_allow(c, methods);
     reply_refuse(c, same_path ? 405 : 404, "", text);
     return 0;

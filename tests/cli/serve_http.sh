@@ -253,7 +253,7 @@ refuses 400 "messages.0. has no content" /v1/chat/completions '{"messages": [{"r
 refuses 400 "no text" /v1/chat/completions '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
 refuses 400 "token 99999999, which the model has not" /v1/completions '{"prompt": [99999999]}'
 refuses 404 "'other' is not here; 'small' is" /v1/completions '{"prompt": "a", "model": "other"}'
-refuses 404 "there is no /v2" /v2
+refuses 404 "there is no /v2 here; /openapi.json lists what there is" /v2
 refuses 405 "is asked by POST" /v1/completions
 ask /tokenizer_info
 eos=$(pick "a['eos_token']")
