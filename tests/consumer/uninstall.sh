@@ -18,20 +18,7 @@ restore() {
 }
 trap restore EXIT
 unset DESTDIR
-passed=0 failed=0
-
-# try NAME COMMAND...: one check.
-try() {
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok   $name"
-        passed=$((passed + 1))
-    else
-        echo "FAIL $name"
-        failed=$((failed + 1))
-    fi
-}
+. tests/consumer/try.bash
 
 refuses() {
     ! tools/uninstall.sh "$build" > "$work/out" 2>&1 && grep -q 'nothing was installed' "$work/out"
