@@ -162,6 +162,7 @@ int chat_load(chat *c, const char *path) {
     conversation_release(&c->talk);
     c->talk = read;
     c->n_turns = 0;
+    if (conversation_is_asked(&c->talk)) note(c, "the last message has no answer yet: /regen answers it");
     return CLI_OK;
 }
 

@@ -143,6 +143,9 @@ check "/regen answers what was loaded" same "$stdout" "$(head -n "$(wc -l <"$scr
 check "after /undo another may be loaded" exits 0
 chat --load "$scratch/before" < <(lines "/load $saved")
 check "a conversation is not lost to /load" says "/load: a conversation is under way; /save FILE keeps it"
+echo '{"messages": [{"role": "user", "content": "x"}]}' >"$scratch/asked"
+chat --load "$scratch/asked" < <(lines /exit)
+check "a message without an answer is told of" says "note: the last message has no answer yet: /regen answers it"
 echo '{"messages": [{"role": "tool", "content": "x"}]}' >"$scratch/bad"
 chat < <(lines "/load $scratch/bad" "/load /no/file" /load /save "/save $scratch/new" "$ONE" "/save! $MODEL" "/save /no/dir/file" "/save $scratch")
 check "a bad file" says "bad holds no conversation: message 1: its role is none of system, user, assistant"
