@@ -129,6 +129,7 @@ static void write_json(const evaluation *e, output *out, int is_complete) {
 static void write_table(evaluation *e, output *out) {
     table t;
     score_table(e, &t);
+    if (out->format == FORMAT_TERMINAL) table_drop_unknown(&t);
     table_write(&t, out);
     table_release(&t);
 }

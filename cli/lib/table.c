@@ -52,6 +52,33 @@ void table_put_number(table *t, int decimals, double v) {
         table_put_text(t, "-");
 }
 
+static int is_known(const table *t, uint32_t col) {
+    for (uint32_t i = col; i < t->n_cells; i += t->n_cols)
+        if (strcmp(t->cells[i], "-") != 0) return 1;
+    return col == 0;
+}
+
+void table_drop_unknown(table *t) {
+    char *keeps = cli_alloc(t->n_cols, 1);
+    uint32_t n_cols = 0, n_cells = 0;
+    for (uint32_t col = 0; col < t->n_cols; col++) keeps[col] = (char)is_known(t, col);
+    for (uint32_t i = 0; i < t->n_cells; i++) {
+        if (keeps[i % t->n_cols])
+            t->cells[n_cells++] = t->cells[i];
+        else
+            free(t->cells[i]);
+    }
+    for (uint32_t col = 0; col < t->n_cols; col++) {
+        if (keeps[col])
+            t->titles[n_cols++] = t->titles[col];
+        else
+            free(t->titles[col]);
+    }
+    free(keeps);
+    t->n_cells = n_cells;
+    t->n_cols = n_cols;
+}
+
 void table_release(table *t) {
     for (uint32_t i = 0; i < t->n_cells; i++) free(t->cells[i]);
     for (uint32_t i = 0; i < t->n_cols; i++) free(t->titles[i]);

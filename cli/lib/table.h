@@ -32,6 +32,9 @@ void table_put_text(table *t, const char *text);
 /* Put v with that many decimals, or "-" when it is not finite. */
 void table_put_number(table *t, int decimals, double v);
 
+/* Take out the columns in which every cell is "-", which say nothing to a reader.  Not the first. */
+void table_drop_unknown(table *t);
+
 void table_release(table *t);
 
 /* Rows, the titles among them, and the cells of one; row 0 is the titles. */

@@ -230,6 +230,27 @@ static void put_and_read(int has_terminal, const char *text, size_t n, char *got
     if (has_terminal) close(other);
 }
 
+static void test_unknown(void) {
+    static const char *const titles[] = {"kv", "accuracy", "kld", "bytes"};
+    table t;
+    table_init(&t, titles, 4);
+    table_drop_unknown(&t);
+    CHECK_EQ_U64(t.n_cols, 1); /* no rows: nothing is known but what they would be called */
+    table_release(&t);
+    table_init(&t, titles, 4);
+    for (int row = 0; row < 2; row++) {
+        table_put_text(&t, "-");
+        table_put_text(&t, "-");
+        table_put_number(&t, 1, row == 0 ? NAN : 0.5);
+        table_put_text(&t, row == 0 ? "12" : "--");
+    }
+    table_drop_unknown(&t);
+    char *text = printed(&t, UINT32_MAX);
+    CHECK_EQ_STR(text, "kv  kld  bytes\n -    -     12\n -  0.5     --\n");
+    free(text);
+    table_release(&t);
+}
+
 static void test_model_text(void) {
     static const char text[] = "a\x1b[2J\tb\u00e9\xc2\x9b"
                                "1m\rc\x07\nd";
@@ -248,10 +269,7 @@ static void test_model_text(void) {
     CHECK_EQ_STR(got, want);
 }
 
-static const check_test tests[] = {{"plain", test_plain},
-                                   {"folded", test_folded},
-                                   {"forms", test_forms},
-                                   {"widths", test_widths},
-                                   {"model_text", test_model_text}};
+static const check_test tests[] = {{"plain", test_plain},   {"folded", test_folded},   {"forms", test_forms},
+                                   {"widths", test_widths}, {"unknown", test_unknown}, {"model_text", test_model_text}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
