@@ -36,7 +36,7 @@ static const spec_words keys[] = {
     {"expected", RANKING_KEYS},
     {"dropkv", RANKING_KEYS},
     {"kvzip", RANKING_KEYS},
-    {"leverage", RANKING_KEYS " near="},
+    {"leverage", RANKING_KEYS " near= fall="},
     {"+kvcrush", "share= anchor= unit="},
     {"+novel", "share= mean= near="},
     {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},

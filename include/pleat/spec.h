@@ -35,7 +35,7 @@
  *                                            eviction by what the newest queries would miss; takes novel alone
  *     kvzip:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
  *                                            eviction by what a second reading of the prompt looks at; takes nothing
- *     leverage:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,near=0
+ *     leverage:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,near=0,fall=0%
  *                                            eviction by how far keys stand out; takes nothing
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind the others: a share of what the budget leaves beside sinks and
@@ -86,6 +86,8 @@
  *                 its neighbours
  *     near        novel, +novel, leverage: a score is the mean over so many neighbours on each side and itself, 0 to 16.
  *                 Novel's window is twice as long at least
+ *     fall        leverage: by how much of the budget the first layer's lanes have more than the mean, and the last one's
+ *                 less; in between budgets fall evenly, as pyramidkv's do by 95%.  0 to 95%
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
  *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
  *                 share gives that many at least, tokens and bytes are refused.  A prompt is held whole while it is
@@ -236,6 +238,7 @@ typedef struct pleat_spec {
     pleat_reclaim reclaim;           /* eviction */
     pleat_key_mean mean;             /* novel, +novel */
     uint32_t near;                   /* novel, +novel, leverage: neighbours on each side, 0..16 */
+    float fall;                      /* leverage: 0 <= fall <= 0.95 */
     uint32_t merge;                  /* 1: merge stands behind the policy, and kvcrush does not; 0: not */
     uint32_t novel;                  /* 1: novel stands behind the policy, and neither of the others does; 0: not */
     uint32_t crush;                  /* 1: kvcrush stands behind the policy; 0: not, and anchor and unit are 0 */

@@ -39,6 +39,11 @@ pleat__scoring pleat__scoring_of(const pleat_spec *spec) {
                                                                                    : evictor->scoring;
 }
 
+bool pleat__moves_budgets(const pleat_spec *spec) {
+    const pleat__evictor *evictor = pleat__evictor_of(spec->policy);
+    return evictor && evictor->budgets && (!evictor->by_fall || spec->fall > 0);
+}
+
 bool pleat__scores_novelty(const pleat_spec *spec) {
     return spec->novel || pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY;
 }
@@ -78,9 +83,8 @@ uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t
 }
 
 uint32_t pleat__evict_max_budget(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_prompt, uint32_t byte_tokens) {
-    const pleat__evictor *evictor = pleat__evictor_of(spec->policy);
     uint64_t most = pleat__evict_budget(spec, n_prompt, byte_tokens);
-    if (evictor && evictor->budget_spread) most *= evictor->budget_spread(n_lanes);
+    if (pleat__moves_budgets(spec)) most *= pleat__evictor_of(spec->policy)->budget_spread(n_lanes);
     return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
@@ -259,7 +263,7 @@ void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scr
     int64_t *room = scratch->room;
     for (uint32_t i = 0; i < layer->n_lanes; i++)
         room[i] = rank_lane(layer, i, scratch->ranks[i], scratch->by_position, verdicts[i]);
-    if (evictor->budgets) evictor->budgets(layer, scratch->ranks, room);
+    if (pleat__moves_budgets(layer->spec)) evictor->budgets(layer, scratch->ranks, room);
     for (uint32_t i = 0; i < layer->n_lanes; i++) {
         middle[i] = room[i] > 0 ? (uint32_t)room[i] : 0;
         if (room[i] < 0 && layer->spec->crush) thin_out(layer, i, -room[i], scratch->floats, verdicts[i]);

@@ -107,6 +107,7 @@ typedef struct pleat__evictor {
     void (*budgets)(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle);
     /* How many times the budget one lane may come to hold where a layer has n_lanes of them; NULL: once. */
     uint32_t (*budget_spread)(uint32_t n_lanes);
+    bool by_fall; /* budgets and budget_spread are for specs whose fall is above 0 */
 } pleat__evictor;
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
@@ -115,6 +116,13 @@ extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat_
 
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);
+
+/* Whether lanes have budgets of their own. */
+bool pleat__moves_budgets(const pleat_spec *spec);
+
+/* middle[n_lanes] becomes what budgets that fall from layer to layer leave this one, where the last layer's have `least`
+ * beside the window, and sinks (pyramidkv.c). */
+void pleat__fall_by_layer(const pleat__evict_layer *layer, int64_t least, int64_t *middle);
 
 /* Whether a lane's tokens are scored by their keys, for the policy itself or behind it. */
 bool pleat__scores_novelty(const pleat_spec *spec);

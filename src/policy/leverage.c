@@ -5,6 +5,9 @@
  *
  * Scores are taken when a prompt ends, of all tokens that are there, and tokens are dropped at no other time.  No query is
  * looked at, and a sequence keeps nothing between prompts.
+ *
+ * With fall=f budgets fall from layer to layer as pyramidkv's do: of M, the budget beside the window, the first layer's
+ * lanes have M (1 + f) and the last one's M (1 - f), where prompts are that long.
  */
 #include "policy/leverage.h"
 
@@ -105,4 +108,21 @@ void pleat__spread_score(const pleat__key_spread *s, pleat__key_tile *tile, floa
     for (uint32_t i = 0; i < TILE; i++) scores[i] = squares[i] > FLT_MIN ? squares[i] : FLT_MIN;
 }
 
-const pleat__evictor pleat__evictor_leverage = {.scoring = PLEAT__SCORING_LEVERAGE, .rank_block = pleat__rank_own};
+/* ---- budgets */
+
+static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle) {
+    const uint32_t mean = layer->budget - layer->spec->window;
+    (void)ranks;
+    pleat__fall_by_layer(layer, mean - pleat__share_tokens((double)layer->spec->fall, mean), middle);
+}
+
+static uint32_t spread(uint32_t n_lanes) {
+    (void)n_lanes;
+    return 2;
+}
+
+const pleat__evictor pleat__evictor_leverage = {.scoring = PLEAT__SCORING_LEVERAGE,
+                                                .rank_block = pleat__rank_own,
+                                                .budgets = budgets,
+                                                .budget_spread = spread,
+                                                .by_fall = true};

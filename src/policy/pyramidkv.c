@@ -20,10 +20,9 @@
 #define BETA 20
 
 /* m(l); may be above what a lane holds. */
-static int64_t beside_window(const pleat__evict_layer *layer) {
-    const int64_t window = layer->spec->window, mean = (int64_t)layer->budget - window;
+static int64_t beside_window(const pleat__evict_layer *layer, int64_t mean, int64_t least) {
+    const int64_t window = layer->spec->window;
     const int64_t before = layer->n_tokens > window ? layer->n_tokens - window : 0;
-    int64_t least = mean / BETA;
     if (least < layer->spec->sinks) least = layer->spec->sinks;
     int64_t most = 2 * mean - least;
     if (most > before) {
@@ -38,10 +37,16 @@ static int64_t beside_window(const pleat__evict_layer *layer) {
     return 2 * l < last ? m : 2 * mean - m;
 }
 
-static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle) {
-    const int64_t more = layer->spec->window + beside_window(layer) - layer->budget;
-    (void)ranks;
+static int64_t mean_of(const pleat__evict_layer *layer) { return (int64_t)layer->budget - layer->spec->window; }
+
+void pleat__fall_by_layer(const pleat__evict_layer *layer, int64_t least, int64_t *middle) {
+    const int64_t more = beside_window(layer, mean_of(layer), least) - mean_of(layer);
     for (uint32_t i = 0; i < layer->n_lanes; i++) middle[i] += more;
+}
+
+static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle) {
+    (void)ranks;
+    pleat__fall_by_layer(layer, mean_of(layer) / BETA, middle);
 }
 
 /* w + m(l) <= w + 2*M < 2*B: the first layers have what the last ones lack. */

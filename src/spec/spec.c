@@ -45,6 +45,8 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
                 .allowed = "prompt or model"}
 #define A_NEAR {"near", .offset = AT(near), .type = PLEAT__KEY_COUNT, .min = 0, .max = 16, \
                 .allowed = "a whole number from 0 to 16"}
+#define A_FALL {"fall", .offset = AT(fall), .type = PLEAT__KEY_SHARE, .min = 0, .max = 0.95f, \
+                .allowed = "a share from 0 to 0.95, as 60% or 0.6"}
 #define A_PART {"share", .offset = AT(share), .type = PLEAT__KEY_SHARE, .min = 0, .max = 1, .is_printed = true, \
                              .allowed = "a share from 0 to 1, as 25% or 0.25"}
 #define RANKING(name, which) \
@@ -108,8 +110,8 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
      .behind = {&pleat__spec_behind_stages[3]}},
     {"kvzip", EVICTING(PLEAT_POLICY_KVZIP, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
      .behind = {NULL}},
-    {"leverage", EVICTING(PLEAT_POLICY_LEVERAGE, 32, 4), 6,
-     {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM, A_NEAR},
+    {"leverage", EVICTING(PLEAT_POLICY_LEVERAGE, 32, 4), 7,
+     {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM, A_NEAR, A_FALL},
      .behind = {NULL}},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
@@ -336,11 +338,12 @@ static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
            a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->every == b->every &&
            a->window == b->window && a->ah == b->ah && a->al == b->al && a->keep == b->keep &&
            budgets_equal(a->budget, b->budget) && a->sinks == b->sinks && a->reclaim == b->reclaim &&
-           a->mean == b->mean && a->near == b->near && a->merge == b->merge && a->novel == b->novel &&
-           a->crush == b->crush && a->share == b->share && a->anchor == b->anchor && a->unit == b->unit &&
-           a->compressor == b->compressor && a->k == b->k && a->v == b->v && a->kunit == b->kunit &&
-           a->block == b->block && a->buffer == b->buffer && a->fine == b->fine && a->bits == b->bits &&
-           a->bytes == b->bytes && a->from == b->from && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
+           a->mean == b->mean && a->near == b->near && a->fall == b->fall && a->merge == b->merge &&
+           a->novel == b->novel && a->crush == b->crush && a->share == b->share && a->anchor == b->anchor &&
+           a->unit == b->unit && a->compressor == b->compressor && a->k == b->k && a->v == b->v &&
+           a->kunit == b->kunit && a->block == b->block && a->buffer == b->buffer && a->fine == b->fine &&
+           a->bits == b->bits && a->bytes == b->bytes && a->from == b->from && a->pack == b->pack &&
+           strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {

@@ -61,7 +61,9 @@ static bool read_image(const pleat_cache *c, const uint8_t *in, const pleat__ima
 
 /* Slots of a lane that hold no token of the budget: lanes of lengths of their own waste a page each at most, all others
  * have a slot for the token that comes next. */
-static uint32_t slots_lost(const pleat_cache *c) { return evictor_of(c)->budgets ? c->page_tokens[PLEAT__HIGH] : 1; }
+static uint32_t slots_lost(const pleat_cache *c) {
+    return pleat__moves_budgets(&c->opt.spec) ? c->page_tokens[PLEAT__HIGH] : 1;
+}
 
 /* Bytes of a sequence beside the pages that its budget is of, and of such a page in every full layer's lane. */
 static void bytes_of_seq(const pleat_cache *c, double *fixed, double *per_page) {
@@ -156,8 +158,8 @@ static void end_at(const rule *r, const pleat__item_counts *n, pleat__item_end *
     if (!is_due) return;
     end->budget = pleat__evict_budget(r->spec, end->n_prompt, r->byte_tokens);
     const bool drops = end->compaction == PLEAT__COMPACT_PROMPT || r->evictor->in_generation;
-    if (drops &&
-        (n_after > end->budget || r->evictor->budgets)) /* copying: what may be kept takes a look at every lane */
+    if (drops && (n_after > end->budget ||
+                  pleat__moves_budgets(r->spec))) /* copying: what may be kept takes a look at every lane */
         end->n_fresh =
             pleat__reclaim_fresh(r->spec->reclaim, pleat__min_u32(most_of(r, end->n_prompt), n_after), r->page_tokens);
 }
@@ -217,7 +219,8 @@ static uint32_t forecast_kept(const pleat_forecast *f, uint32_t n_prompt) {
 /* Where a layer's budget moves between its lanes, which have lost tokens, the last page is half full on average. */
 static uint64_t pages_of(const pleat_forecast *f, const rule *r, const pleat_forecast_seq *q, bool has_lost) {
     const uint32_t n_lanes = pleat__forecast_full_lanes(f);
-    if (!r->evictor->budgets || !has_lost) return (uint64_t)n_lanes * pleat__div_up_u32(q->n_slots, r->page_tokens);
+    if (!pleat__moves_budgets(r->spec) || !has_lost)
+        return (uint64_t)n_lanes * pleat__div_up_u32(q->n_slots, r->page_tokens);
     return (uint64_t)(n_lanes * ((double)q->n_slots / r->page_tokens + 0.5));
 }
 

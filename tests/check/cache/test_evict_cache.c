@@ -42,6 +42,7 @@ static const struct evict_spec {
     {"novel:budget=30%,window=11,sinks=0,mean=model,near=5", "", true, true},
     {"leverage:budget=44,window=8,sinks=2,near=2", "", true, true},
     {"leverage:budget=30%,window=11,sinks=0", "", true, true},
+    {"leverage:budget=44,window=8,sinks=2,fall=60%", "", true, false},
     {"pyramidkv:budget=64,window=8,sinks=2", "", false, false},
     {"adakv:budget=50,window=12,sinks=4", "", false, false},
     {"h2o:budget=60,window=8,sinks=2", "+kvcrush:share=40%", false, true},
@@ -570,6 +571,7 @@ static void test_turns_keep_budgets(void) {
         {"pyramidkv:budget=40,window=6,sinks=2", "+kvcrush:share=100%", false, false},
         {"adakv:budget=50,window=6,sinks=2", "", false, false},
         {"pyramidkv:budget=50,window=6,sinks=2", "", false, false},
+        {"leverage:budget=50,window=6,sinks=2,fall=95%", "", false, false},
     };
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
         quartet *t = quartet_new(&specs[i]);

@@ -43,6 +43,7 @@ static const trial trials[] = {
     {"novel:budget=60,window=16+merge", 16, NULL, false},
     {"h2o:budget=60,window=16+novel", 16, NULL, false},
     {"leverage:budget=60,window=16", 16, NULL, false},
+    {"leverage:budget=60,window=16,fall=50%", 16, NULL, true},
     {"expected:budget=60,window=16", 16, NULL, false},
     {"dropkv:budget=60,window=16", 16, NULL, false},
     {"expected:budget=320KiB,window=8", 16, one_window, false},

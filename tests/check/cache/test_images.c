@@ -137,6 +137,7 @@ static void test_own(void) {
                                         "novel:budget=120,mean=model",
                                         "novel:budget=120,mean=model,near=2",
                                         "leverage:budget=120",
+                                        "leverage:budget=120,fall=40%",
                                         "h2o:budget=120+kvcrush",
                                         "h2o:budget=120+merge",
                                         "novel:budget=120+merge",

@@ -41,7 +41,7 @@ typedef struct layer {
 static const pleat_policy policies[] = {PLEAT_POLICY_RANDOM, PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING,
                                         PLEAT_POLICY_H2O,    PLEAT_POLICY_SNAPKV, PLEAT_POLICY_PYRAMIDKV,
                                         PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,  PLEAT_POLICY_EXPECTED,
-                                        PLEAT_POLICY_DROPKV, PLEAT_POLICY_KVZIP};
+                                        PLEAT_POLICY_DROPKV, PLEAT_POLICY_KVZIP,  PLEAT_POLICY_LEVERAGE};
 
 static bool evicts_in_generation(pleat_policy p) { return p <= PLEAT_POLICY_H2O || p == PLEAT_POLICY_NOVEL; }
 
@@ -80,6 +80,7 @@ static float rank_of(const layer *l, uint32_t head, token t) {
         case PLEAT_POLICY_DROPKV:
         case PLEAT_POLICY_KVZIP: return sum_of(l, t);
         case PLEAT_POLICY_NOVEL:
+        case PLEAT_POLICY_LEVERAGE:
         case PLEAT_POLICY_EXPECTED: return isfinite(t.scores[0]) ? t.scores[0] : 0;
         default:
             for (int d = -2; d <= 2; d++) pooled += received(l, &l->lanes[head], (int64_t)t.position + d);
@@ -121,10 +122,10 @@ static uint32_t list_candidates(const layer *l, uint32_t head, candidate *out) {
     return n;
 }
 
-/* pyramidkv's budget of a layer, from the sequence of all layers' on paper. */
+/* pyramidkv's budget of a layer, and leverage's with fall, from the sequence of all layers' on paper. */
 static int64_t pyramid_budget(const layer *l) {
     const int64_t w = l->spec.window, mean = (int64_t)l->budget - w, room = (int64_t)l->n_tokens - w;
-    int64_t least = (int64_t)floor((double)mean / 20);
+    int64_t least = l->spec.fall > 0 ? mean - (int64_t)ceil((double)l->spec.fall * mean - 1e-4) : mean / 20;
     if (l->spec.sinks > least) least = l->spec.sinks;
     int64_t most = mean + (mean - least);
     if (room < most) {
@@ -143,7 +144,7 @@ static int64_t pyramid_budget(const layer *l) {
 /* Below 0: so many protected tokens are too many. */
 static int64_t middle_of(const layer *l, uint32_t head) {
     const lane *ln = &l->lanes[head];
-    int64_t left = l->spec.policy == PLEAT_POLICY_PYRAMIDKV ? pyramid_budget(l) : l->budget;
+    int64_t left = l->spec.policy == PLEAT_POLICY_PYRAMIDKV || l->spec.fall > 0 ? pyramid_budget(l) : l->budget;
     left -= ln->n_sealed;
     for (uint32_t i = 0; i < ln->n_slots; i++) left -= ln->slots[i].position >= 0 && !is_candidate(l, ln->slots[i]);
     return left;
@@ -320,6 +321,7 @@ static void random_layer(layer *l, pleat_policy policy) {
     l->n_scores = PICK(1, 1, 2, SCORES_CAP);
     if (policy <= PLEAT_POLICY_STREAMING) l->n_scores = PICK(0, 0, 1, 3);
     l->spec.novel = (policy < PLEAT_POLICY_NOVEL || policy == PLEAT_POLICY_DROPKV) && check_below(3) == 0;
+    l->spec.fall = policy == PLEAT_POLICY_LEVERAGE ? (float)PICK(0, 0, 1, 4, 7) / 8 : 0;
     l->spec.share = l->spec.novel ? (float)PICK(0, 1, 2, 4, 8) / 8 : 0;
     if (l->spec.novel) l->n_scores = pleat__n_scores_of(&l->spec, 1);
     const uint32_t least = l->spec.sinks + l->spec.window, n = l->n_tokens;
@@ -606,7 +608,7 @@ static void test_rows(void) {
     const pleat__scoring own[] = {PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,    PLEAT__SCORING_NONE,
                                   PLEAT__SCORING_SUM,    PLEAT__SCORING_WINDOW,  PLEAT__SCORING_WINDOW,
                                   PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY, PLEAT__SCORING_EXPECTED,
-                                  PLEAT__SCORING_ERROR,  PLEAT__SCORING_REPLAY};
+                                  PLEAT__SCORING_ERROR,  PLEAT__SCORING_REPLAY,  PLEAT__SCORING_LEVERAGE};
     for (size_t k = 0; k < CHECK_COUNT(policies); k++) {
         pleat_spec spec = {.policy = policies[k]};
         CHECK(pleat__evictor_of(policies[k]) != NULL);
@@ -614,7 +616,7 @@ static void test_rows(void) {
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k]);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), own[k] != PLEAT__SCORING_NONE);
         const bool is_novel = policies[k] == PLEAT_POLICY_NOVEL,
-                   is_own = is_novel || policies[k] == PLEAT_POLICY_EXPECTED;
+                   is_own = is_novel || policies[k] == PLEAT_POLICY_EXPECTED || policies[k] == PLEAT_POLICY_LEVERAGE;
         CHECK_EQ_U64(pleat__counted_of(&spec), is_own ? PLEAT__SCORING_NONE : own[k]);
         CHECK_EQ_U64(pleat__turns_back(&spec), is_own);
         spec.merge = 1; /* goes by attention, which novel's own score is not */

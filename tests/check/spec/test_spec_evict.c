@@ -48,7 +48,9 @@ static void test_fields(void) {
     CHECK(s.policy == PLEAT_POLICY_ADAKV && s.novel == 1 && s.share == 0.3f && s.mean == PLEAT_KEY_MEAN_MODEL);
     CHECK(s.merge == 0 && s.crush == 0);
     CHECK_STATUS(pleat_spec_parse("leverage:near=2", &s, NULL), PLEAT_OK);
-    CHECK(s.policy == PLEAT_POLICY_LEVERAGE && s.near == 2);
+    CHECK(s.policy == PLEAT_POLICY_LEVERAGE && s.near == 2 && s.fall == 0);
+    CHECK_STATUS(pleat_spec_parse("leverage:fall=60%", &s, NULL), PLEAT_OK);
+    CHECK(s.fall == 0.6f);
 }
 
 static void test_canonical(void) {
@@ -135,6 +137,7 @@ static pleat_spec any_eviction(void) {
     if (s.policy == PLEAT_POLICY_NOVEL) s.mean = (pleat_key_mean)check_below(2);
     if (s.policy == PLEAT_POLICY_NOVEL) s.near = (uint32_t)check_below(pleat__min_u32(s.window / 2, 16) + 1);
     if (s.policy == PLEAT_POLICY_LEVERAGE) s.near = (uint32_t)check_below(17);
+    if (s.policy == PLEAT_POLICY_LEVERAGE) s.fall = check_below(3) ? any_number(0.95f) : 0;
     s.crush = s.policy < PLEAT_POLICY_NOVEL && check_below(2);
     s.merge = !s.crush && s.policy < PLEAT_POLICY_DROPKV && check_below(2);
     s.novel =
@@ -234,6 +237,7 @@ static void test_stage_errors(void) {
         {"kvcrush:share=1+h2o", 0, "must stand behind one of"},
         {"k8v4+kvcrush", 5, "'kvcrush' at position 5: nothing can follow k8v4; kvcrush can follow random, recent"},
         {"leankv:ah=3+kvcrush", 12, "nothing can follow leankv; kvcrush can follow random"},
+        {"leverage:fall=96%", 14, "fall '96%' at position 14: it must be a share from 0 to 0.95"},
         {"novel:near=17", 11, "near '17' at position 11: it must be a whole number from 0 to 16"},
         {"novel:window=3,near=2", 20, "near=2 asks for a window of 4 at least, not of 3"},
         {"novel:mean=token", 11, "mean 'token' at position 11: it must be prompt or model"},
