@@ -276,6 +276,9 @@ PLEAT_API pleat_status pleat_cache_save(const pleat_cache *cache, pleat_seq seq,
 /* Pages that restoring would take; 0 for what is no image of n_bytes bytes. */
 PLEAT_API uint64_t pleat_cache_image_pages(const pleat_cache *cache, const void *image, uint64_t n_bytes);
 
+/* Is it an image, each byte of which is as it was written?  Then some cache restores it, be it not this one.  Reads them all. */
+PLEAT_API int pleat_cache_image_is_whole(const void *image, uint64_t n_bytes);
+
 /* Open a sequence from an image: it goes on as the saved one would have, bit for bit.  PLEAT_AGAIN when the pool has too
  * few free pages, PLEAT_E_LIMIT when max_seqs are open, PLEAT_E_FORMAT for an image that is damaged, of another cache's
  * shape, or that leaves out what base does not hold; nothing has changed then.  PLEAT_E_STATE inside a step. */

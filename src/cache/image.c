@@ -174,6 +174,8 @@ uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64
     return c && read_header(c, image, n_bytes, &head) ? head.n_stored : 0;
 }
 
+int pleat_cache_image_is_whole(const void *image, uint64_t n_bytes) { return pleat__image_is_whole(image, n_bytes); }
+
 /* Table's rules (1) to (3) and (5) for one lane, and its kind's. */
 static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint32_t lane, const pleat__lane *l,
                           const pleat__image_counts *counts) {

@@ -50,3 +50,10 @@ uint64_t pleat__image_hash(const void *image, uint64_t n_bytes) {
     const uint64_t from = sizeof(uint64_t); /* the hash itself */
     return XXH3_64bits((const uint8_t *)image + from, n_bytes - from);
 }
+
+bool pleat__image_is_whole(const void *image, uint64_t n_bytes) {
+    pleat__image_header head;
+    if (!image || n_bytes < sizeof head) return false;
+    memcpy(&head, image, sizeof head);
+    return head.magic == MAGIC && head.n_bytes == n_bytes && head.hash == pleat__image_hash(image, n_bytes);
+}

@@ -56,6 +56,9 @@ bool pleat__image_read_header(const pleat__image_form *form, const void *image, 
 
 uint64_t pleat__image_hash(const void *image, uint64_t n_bytes);
 
+/* Is it an image of n_bytes, of whatever form, whose hash holds? */
+bool pleat__image_is_whole(const void *image, uint64_t n_bytes);
+
 /* Is the position one of a sequence of n_tokens, seen for the first time?  seen: [n_tokens], of one lane. */
 static inline bool pleat__position_is_new(int32_t position, uint32_t n_tokens, uint8_t *seen) {
     if (position < 0 || (uint32_t)position >= n_tokens || seen[position]) return false;

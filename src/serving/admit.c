@@ -142,7 +142,7 @@ static pleat_status start_request(pleat_serving *s, pleat__request *r, const sta
         pleat__serving_unuse(s, how->from);
         pleat__sched_preempt(s->sched, r->sched);
         const bool is_refused = is_stored && status != PLEAT_AGAIN && status != PLEAT_E_MEMORY;
-        if (is_refused && status == PLEAT_E_FORMAT) pleat_store_fetch_refuse(PLEAT__SWAPPED(r)->fetch);
+        if (is_refused && status == PLEAT_E_FORMAT) pleat__serving_refuse(PLEAT__SWAPPED(r));
         if (is_refused) pleat__serving_drop_image(s, r); /* it is computed instead */
         return status == PLEAT_AGAIN || is_refused ? PLEAT_OK : status;
     }

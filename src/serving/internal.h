@@ -335,6 +335,10 @@ bool pleat__serving_is_fetching(const pleat__request *r);
  * that may serve it too.  True: it need not wait; if there was one, that is its image now, and it is SWAPPED. */
 bool pleat__serving_fetch(pleat_serving *s, pleat__request *r, pleat__kept_id from);
 
+/* What was fetched cannot be restored here.  Where it is damaged it goes from the store; else another may restore it, as a
+ * CPU what a GPU cannot. */
+void pleat__serving_refuse(const pleat__swapped_part *part);
+
 /* A waiting request goes, or wants nothing of the store any more. */
 void pleat__serving_end_fetch(pleat_serving *s, pleat__request *r);
 

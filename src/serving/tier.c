@@ -123,6 +123,10 @@ void pleat__serving_end_fetch(pleat_serving *s, pleat__request *r) {
     pleat_store_fetch_end(&fetch);
 }
 
+void pleat__serving_refuse(const pleat__swapped_part *part) {
+    if (!pleat_cache_image_is_whole(part->image.data, part->image.data_bytes)) pleat_store_fetch_refuse(part->fetch);
+}
+
 /* Make what has been found the request's image, unless memory has as much, or there is no room. */
 static void take(pleat_serving *s, pleat__request *r, uint32_t n_have) {
     pleat__swapped_part part = {.keeps_base = true};
@@ -142,7 +146,7 @@ static void take(pleat_serving *s, pleat__request *r, uint32_t n_have) {
         pleat__serving_hold_image(s, r, &part);
         return;
     }
-    if (is_wanted) pleat_store_fetch_refuse(part.fetch);
+    if (is_wanted) pleat__serving_refuse(&part);
     pleat_store_fetch_end(&part.fetch);
 }
 

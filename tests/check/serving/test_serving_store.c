@@ -414,6 +414,45 @@ static void test_refused(void) {
     folder_remove(&f);
 }
 
+static uint64_t no_pages(void *ctx, const void *data, uint64_t n_bytes) {
+    (void)ctx, (void)data, (void)n_bytes;
+    return 0;
+}
+static pleat_status no_restore(void *ctx, const pleat__image *image, pleat_seq base, pleat_seq *out) {
+    (void)ctx, (void)image, (void)base, (void)out;
+    return PLEAT_E_FORMAT;
+}
+
+/* A whole body that this one cannot restore, as a GPU some of the CPU's: computed, and left to who can. */
+static void test_left_to_others(void) {
+    NEEDS_STORE();
+    folder f;
+    rig r;
+    outcome alone, out;
+    pleat_store_stats st;
+    if (!load_once() || !folder_make(&f)) return;
+    pleat_store *s = store_open(&f, LARGE);
+    if (make(&r, "k8v4", s)) {
+        const pleat__backend able = r.serving->backend;
+        serve(&r, NULL, &alone);
+        for (int way = 0; way < 3; way++) { /* refused when looked at, when restored, not at all */
+            if (way == 0) r.serving->backend.image_pages = no_pages;
+            if (way == 1) r.serving->backend.restore = no_restore;
+            pleat_store_flush(s);
+            pleat_serving_forget_prefixes(r.serving);
+            serve(&r, NULL, &out);
+            check_hit(&r, &out, &alone, way == 2);
+            r.serving->backend = able;
+        }
+        pleat_store_get_stats(s, &st);
+        CHECK_EQ_U64(st.misses[PLEAT_STORE_DAMAGED], 0);
+    }
+    rig_free(&r);
+    CHECK(pleat_store_is_valid(s));
+    pleat_store_close(&s);
+    folder_remove(&f);
+}
+
 /* Many at once, in a small pool, preempted now and then, twice over the same folder: the tokens of each alone. */
 static void test_company(void) {
     NEEDS_STORE();
@@ -568,6 +607,7 @@ static const check_test tests[] = {{"matrix_gpu", test_matrix_gpu}, /* first: th
                                    {"matrix_servers", test_matrix_servers},
                                    {"damage", test_damage},
                                    {"refused", test_refused},
+                                   {"left_to_others", test_left_to_others},
                                    {"company", test_company},
                                    {"hang", test_hang},
                                    {"hang_is_left", test_hang_is_left},
