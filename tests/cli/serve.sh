@@ -191,6 +191,30 @@ for args in "-c 300" "-c 500" "-b 8000" "-c 300 -b 100"; do
     check "an engine with $args" test "$(field completed)" = 2
 done
 
+# ---- what is measured ---------------------------------------------------------------------------------------------------
+load="--synthetic sharegpt:prompt=200,output=1500,shape=0.35 --requests 2000 --max-running 512 --prefix-tokens 0"
+# shellcheck disable=SC2086
+{
+    simulate $load --rate inf --warmup 300
+    check "--warmup" exits 0
+    long=$(field output_throughput) n_long=$(field mean_concurrency)
+    check "who ended before is not counted" calc "$(field completed) < 2000 && $(field unfinished) == 0"
+    simulate $load --rate inf --seconds 20
+    check "in the first seconds requests are short, and many" calc "$(field mean_concurrency) > 2 * $n_long"
+    simulate $load --steady --warmup 5 --seconds 20
+    check "--seconds count from there" calc "$(field duration) >= 20 && $(field duration) < 20.5"
+    check "--steady: as many at once as in long runs" calc "$(field mean_concurrency) > 0.9 * $n_long && \
+        $(field mean_concurrency) < 1.1 * $n_long"
+    check "and as fast" calc "$(field output_throughput) > 0.93 * $long && $(field output_throughput) < 1.07 * $long"
+    once=$(figures)
+    simulate $load --steady --warmup 5 --seconds 20
+    check "the same twice" same "$(figures)" "$once"
+    simulate $load --rate inf --warmup 1e8
+    check "nothing is left to measure" exits 1
+    check "and that is said" says "all requests had been served before measuring began"
+}
+made "--steady lets requests come all at once" --synthetic chat --steady --rate 3
+
 # Where specs reject different requests, their figures are of different work.
 try bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 64MB --synthetic chat --kv "f16 k8v4"
 check "who rejects what is told" says "note: f16 rejected [1-9][0-9]* requests, k8v4 [0-9]+: they did not serve the same"

@@ -37,7 +37,12 @@ typedef struct replay {
     const token_source *tokens;
     serve_target *target;
     serve_result *out;
+    trace_request *requests; /* [n] the trace's, some of them aged */
+    uint32_t n_begun;        /* requests that have had a token, or never will */
     uint64_t start_ns;
+    double from_s;              /* when measuring begins; infinity: not known yet, as the pool is being filled */
+    int measures;               /* it has begun */
+    pleat_serving_stats before; /* what was counted until then */
     uint64_t n_done;            /* tokens of trace_tokens() */
     double *first_s, *last_s;   /* [n] times of a request's tokens */
     double *ttft, *tpot, *e2el; /* ms, of completed requests */
@@ -180,12 +185,12 @@ static uint64_t trace_tokens(const trace *t) {
 
 /* Counts what is refused; CLI_FAILED where that is no fault of the request. */
 static int submit(replay *r, uint32_t i) {
-    const trace_request *from = &r->t->requests[i];
+    const trace_request *from = &r->requests[i];
     const tenant_list *tenants = &r->setup->tenants;
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_request request;
     pleat_request_default(&request);
-    trace_prompt(r->t, i, r->tokens, r->prompt);
+    trace_prompt(from, i, r->tokens, r->prompt);
     request.prompt = r->prompt;
     request.n_prompt = from->n_prompt;
     request.n_predict = from->n_output;
@@ -202,6 +207,7 @@ static int submit(replay *r, uint32_t i) {
     if (status == PLEAT_E_MEMORY) return cli_fail("cannot take a request", status, &err);
     trace_reject(r->t, from->line, &r->out->n_rejected, "%s", err.text[0] ? err.text : pleat_status_str(status));
     r->out->n_ended++;
+    r->n_begun++;
     r->n_done += tokens_of(from);
     return CLI_OK;
 }
@@ -209,15 +215,32 @@ static int submit(replay *r, uint32_t i) {
 static int submit_due(replay *r, double now_s) {
     int code = CLI_OK;
     for (uint32_t *i = &r->out->n_submitted; code == CLI_OK && *i < r->t->n; (*i)++) {
-        if (r->t->requests[*i].arrival_s > now_s) break;
+        if (r->requests[*i].arrival_s > now_s) break;
         code = submit(r, *i);
     }
     return code;
 }
 
+/* --steady: when the last one has a token the next one comes, midway.  One that has to wait finds no room: it has all of a
+ * step for its prompt. */
+static int fill_pool(replay *r, double now_s) {
+    pleat_serving_stats stats;
+    const uint32_t i = r->out->n_submitted;
+    pleat_serving_get_stats(r->target->serving, &stats);
+    const int is_full = stats.n_waiting > 0 || i == r->t->n;
+    if (!is_full && r->n_begun < i) return CLI_OK;
+    if (is_full) r->from_s = now_s + (double)r->setup->o->warmup;
+    for (uint32_t k = i; is_full && k < r->t->n; k++) r->requests[k].arrival_s = now_s;
+    if (is_full) return submit_due(r, now_s);
+    trace_age(r->t, i, r->setup->o->seed, &r->requests[i]);
+    r->requests[i].arrival_s = now_s;
+    r->out->n_submitted++;
+    return submit(r, i);
+}
+
 static void complete(replay *r, uint32_t i, const pleat_request_stats *stats) {
     serve_result *out = r->out;
-    const double arrival_s = r->t->requests[i].arrival_s, first_s = r->first_s[i], last_s = r->last_s[i];
+    const double arrival_s = r->requests[i].arrival_s, first_s = r->first_s[i], last_s = r->last_s[i];
     if (stats->n_generated > 1) r->tpot[r->n_tpot++] = 1e3 * (last_s - first_s) / (stats->n_generated - 1);
     r->ttft[out->n_completed] = 1e3 * (first_s - arrival_s);
     r->e2el[out->n_completed] = 1e3 * (last_s - arrival_s);
@@ -232,7 +255,8 @@ static void take_token(replay *r, uint32_t i, double now_s) {
         add_interval(&r->itl, 1e9 * (now_s - r->last_s[i]));
     } else {
         r->first_s[i] = now_s;
-        r->n_done += r->t->requests[i].n_prompt;
+        r->n_begun++;
+        r->n_done += r->requests[i].n_prompt;
     }
     r->last_s[i] = r->last_token_s = now_s;
     r->out->output_tokens++;
@@ -244,13 +268,14 @@ static void take_event(replay *r, const pleat_serving_event *event, double now_s
     if (event->token >= 0) take_token(r, i, now_s);
     if (event->finish == PLEAT_FINISH_NOT) return;
     r->out->n_ended++;
-    const uint32_t n_had = r->last_s[i] >= 0 ? r->t->requests[i].n_prompt + event->stats.n_generated : 0;
-    r->n_done += tokens_of(&r->t->requests[i]) - n_had; /* those that never come */
+    r->n_begun += r->last_s[i] < 0;
+    const uint32_t n_had = r->last_s[i] >= 0 ? r->requests[i].n_prompt + event->stats.n_generated : 0;
+    r->n_done += tokens_of(&r->requests[i]) - n_had; /* those that never come */
     if (event->stats.n_stalled > r->out->stalled_max) r->out->stalled_max = event->stats.n_stalled;
     if (event->finish == PLEAT_FINISH_FAILED) {
         r->out->n_failed++;
         r->out->output_tokens -= event->stats.n_generated;
-        cli_error("request %u failed: %s", r->t->requests[i].line, pleat_status_str(event->status));
+        cli_error("request %u failed: %s", r->requests[i].line, pleat_status_str(event->status));
     } else {
         complete(r, i, &event->stats);
     }
@@ -269,14 +294,14 @@ static void take_events(replay *r) {
 /* When all is over, whatever is left; infinity: never. */
 static double limit_of(const replay *r) {
     const float seconds = r->setup->o->seconds;
-    return seconds > 0 ? (double)seconds : INFINITY;
+    return seconds > 0 ? r->from_s + (double)seconds : INFINITY;
 }
 
 /* Nobody is there: let time pass until the next request comes, or no more do. */
 static void wait_for_next(replay *r, double now_s) {
-    const double gap_s = fmin(r->t->requests[r->out->n_submitted].arrival_s, limit_of(r)) - now_s;
+    const double gap_s = fmin(r->requests[r->out->n_submitted].arrival_s, limit_of(r)) - now_s;
     if (!r->target->engine) {
-        pleat_serving_clock_advance(r->target->serving, (uint64_t)ceil(1e9 * gap_s) + 1);
+        pleat_serving_clock_advance(r->target->serving, (uint64_t)ceil(1e9 * fmax(gap_s, 0)) + 1);
     } else if (gap_s > 0) {
         const double sleep_s = gap_s < 0.1 ? gap_s : 0.1;
         nanosleep(&(struct timespec){0, (long)(1e9 * sleep_s)}, NULL);
@@ -294,6 +319,49 @@ static int is_over(replay *r, double now_s) {
     return 1;
 }
 
+/* ---- measuring --------------------------------------------------------------------------------- */
+
+/* All that is a sum begins anew. */
+static void begin_measuring(replay *r, double now_s) {
+    serve_result *out = r->out;
+    account(r, 0, now_s);
+    r->measures = 1;
+    r->from_s = now_s;
+    r->before = out->stats;
+    r->running_s = r->used_s = r->live_s = r->shared_s = r->slack = 0;
+    r->n_slack = r->n_tpot = 0;
+    memset(r->itl.n_of, 0, N_CLASSES * sizeof *r->itl.n_of);
+    r->itl.n = 0;
+    r->itl.sum_ns = 0;
+    out->n_completed = out->stalled_max = 0;
+    out->input_tokens = out->output_tokens = out->hit_tokens = 0;
+    out->used_max = (double)out->stats.pages_used;
+}
+
+/* What was counted before measuring began is taken off. */
+static void subtract(pleat_serving_stats *s, const pleat_serving_stats *before) {
+    s->n_steps -= before->n_steps;
+    s->n_idle_steps -= before->n_idle_steps;
+    s->prompt_tokens -= before->prompt_tokens;
+    s->hit_tokens -= before->hit_tokens;
+    s->lookups -= before->lookups;
+    s->hits -= before->hits;
+    s->generated_tokens -= before->generated_tokens;
+    s->replayed_tokens -= before->replayed_tokens;
+    s->preempted_swap -= before->preempted_swap;
+    s->preempted_recompute -= before->preempted_recompute;
+    s->compressed -= before->compressed;
+    s->evicted -= before->evicted;
+    s->images_lost -= before->images_lost;
+    s->schedule_ns -= before->schedule_ns;
+    s->manage_ns -= before->manage_ns;
+    s->compact_ns -= before->compact_ns;
+    s->step_ns -= before->step_ns;
+    s->tokens_moved -= before->tokens_moved;
+    s->pages_returned -= before->pages_returned;
+    for (int i = 0; i <= 100; i++) s->fragmentation[i] -= before->fragmentation[i];
+}
+
 #define STORE_WAIT_NS 1000000u /* at most, where all wait for the store: others may be due */
 
 static int run(replay *r) {
@@ -301,7 +369,8 @@ static int run(replay *r) {
     for (;;) {
         const double now_s = now_of(r);
         if (interrupt_came()) return CLI_INTERRUPTED;
-        if (submit_due(r, now_s) != CLI_OK) return CLI_FAILED;
+        if ((isinf(r->from_s) ? fill_pool : submit_due)(r, now_s) != CLI_OK) return CLI_FAILED;
+        if (!r->measures && now_s >= r->from_s) begin_measuring(r, now_s);
         if (r->out->n_ended == r->t->n || is_over(r, now_s)) return CLI_OK;
         const pleat_status status = pleat_serving_step(r->target->serving, &err);
         if (status == PLEAT_OK) {
@@ -335,13 +404,14 @@ static uint32_t page_tokens_of(const pleat_engine *engine) {
 static void sum_up(replay *r) {
     serve_result *out = r->out;
     account(r, 0, fmax(r->before_s, r->last_token_s));
-    const double pool_s = (double)out->stats.pages_total * r->before_s;
-    out->duration_s = r->before_s;
+    subtract(&out->stats, &r->before);
+    out->duration_s = r->before_s - r->from_s;
+    const double pool_s = (double)out->stats.pages_total * out->duration_s;
     out->ttft = latency_of(r->ttft, out->n_completed);
     out->tpot = latency_of(r->tpot, r->n_tpot);
     out->e2el = latency_of(r->e2el, out->n_completed);
     out->itl = latency_of_intervals(&r->itl);
-    out->running_mean = r->before_s > 0 ? r->running_s / r->before_s : NAN;
+    out->running_mean = out->duration_s > 0 ? r->running_s / out->duration_s : NAN;
     out->used_mean = pool_s > 0 ? r->used_s / pool_s : NAN;
     out->live_mean = pool_s > 0 ? r->live_s / pool_s : NAN;
     out->shared_mean = pool_s > 0 ? r->shared_s / pool_s : NAN;
@@ -362,11 +432,19 @@ static int count_pages_left(replay *r) {
     return CLI_FAILED;
 }
 
-static uint32_t longest_prompt(const trace *t) {
+/* Of all prompts; of those that are aged, too. */
+static uint32_t longest_prompt(const trace *t, int is_aged) {
     uint32_t most = 0;
-    for (uint32_t i = 0; i < t->n; i++)
-        if (t->requests[i].n_prompt > most) most = t->requests[i].n_prompt;
+    for (uint32_t i = 0; i < t->n; i++) {
+        const uint32_t n = is_aged ? tokens_of(&t->requests[i]) : t->requests[i].n_prompt;
+        if (n > most) most = n;
+    }
     return most;
+}
+
+static int fail_early(void) {
+    cli_error("all requests had been served before measuring began: give more, or a shorter --warmup");
+    return CLI_FAILED;
 }
 
 int serve_replay(const serve_setup *setup, const trace *t, const token_source *tokens, serve_target *target,
@@ -380,16 +458,21 @@ int serve_replay(const serve_setup *setup, const trace *t, const token_source *t
     r.tpot = r.ttft + t->n;
     r.e2el = r.tpot + t->n;
     for (uint32_t i = 0; i < t->n; i++) r.last_s[i] = -1;
+    r.from_s = setup->o->steady ? INFINITY : (double)setup->o->warmup;
+    r.requests = cli_alloc(t->n, sizeof *r.requests);
+    memcpy(r.requests, t->requests, t->n * sizeof *r.requests);
     r.ids = cli_alloc(t->n, sizeof *r.ids);
     r.itl.n_of = cli_alloc(N_CLASSES, sizeof *r.itl.n_of);
-    r.prompt = cli_alloc(longest_prompt(t), sizeof *r.prompt);
+    r.prompt = cli_alloc(longest_prompt(t, setup->o->steady), sizeof *r.prompt);
     r.start_ns = pleat_serving_clock_ns(target->serving);
     progress_begin(kv, trace_tokens(t), !setup->o->common.quiet);
     int code = run(&r);
     progress_end();
+    if (code == CLI_OK && !r.measures) code = fail_early();
     if (code == CLI_OK) sum_up(&r);
     if (code == CLI_OK) code = count_pages_left(&r);
     free(times);
+    free(r.requests);
     free(r.itl.n_of);
     free(r.ids);
     free(r.prompt);

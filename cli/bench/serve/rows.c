@@ -200,6 +200,8 @@ static void put_given(json_t *params, const serve_setup *setup) {
     json_t *tenants = tenants_json(&setup->tenants), *fractions = numbers_json(&o->fractions);
     if (tenants) json_object_set_new(params, "tenants", tenants);
     if (fractions) json_object_set_new(params, "fractions", fractions);
+    if (o->warmup > 0) json_object_set_new(params, "warmup", json_number((double)o->warmup));
+    if (o->steady) json_object_set_new(params, "steady", json_true());
     if (o->ah_most > 0) json_object_set_new(params, "ah_most", json_number((double)o->ah_most));
     if (o->al_most > 0) json_object_set_new(params, "al_most", json_number((double)o->al_most));
 }

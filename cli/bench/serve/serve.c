@@ -8,6 +8,7 @@
  *
  * Requests that are wrong, or that could never run, are told with their line and counted; the others go on.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "cli/lib/common.h"
@@ -49,6 +50,8 @@ static int check_options(const serve_options *o) {
     if (service_check(&o->service) != CLI_OK) return CLI_USAGE;
     if (o->prices.n && !(price[0] + price[1] + price[2] + price[3] > 0))
         return usage_error("--prices: all are 0, so that time would stand still");
+    if (o->steady && o->rate > 0 && isfinite(o->rate))
+        return usage_error("--steady lets requests come all at once: --rate is inf");
     if (o->fractions.n && o->fractions.n != o->load.kv.n) return usage_error("--fractions: one for each --kv");
     if ((o->ah_most > 0 || o->al_most > 0) && !has_thresholds(o))
         return usage_error("--ah-most and --al-most raise leankv's thresholds, and no --kv is leankv");
@@ -180,7 +183,7 @@ static int make_trace(bench *b) {
     int code = o->trace ? trace_load(&b->t, o->trace, l, tenants, o->requests)
                         : synthetic_make(&b->t, o->synthetic, o->requests, b->setup.max_tokens, tenants->n, o->seed);
     if (code != CLI_OK) return code;
-    if (o->rate > 0) trace_arrivals(&b->t, (double)o->rate, o->seed);
+    if (o->rate > 0 || o->steady) trace_arrivals(&b->t, o->steady ? INFINITY : (double)o->rate, o->seed);
     if (!b->t.n) {
         cli_error("no request to serve");
         code = CLI_FAILED;

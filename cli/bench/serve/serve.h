@@ -37,7 +37,9 @@ typedef struct serve_options {
     int simulate;
     uint64_t seed;
     uint32_t requests; /* 0: all of a file, as many as a preset has */
-    float seconds;     /* after which nobody is served any more; 0: until all are */
+    float seconds;     /* of measuring, after which nobody is served any more; 0: until all are */
+    float warmup;      /* seconds before anything is measured */
+    int steady;        /* begin with requests that are midway, as many as there is room for */
     uint32_t max_running;
     float rate; /* requests/s; 0: not given */
     float_list prices, fractions;

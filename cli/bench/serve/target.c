@@ -59,9 +59,8 @@ static int forecast_of(const serve_setup *setup, uint32_t spec, pleat_forecast *
 /* What the tokens are matters to nothing but a policy. */
 static void fill_tokens(const serve_setup *setup, uint64_t seed, uint32_t n, pleat_token *out) {
     const token_source source = {&setup->l, NULL, 0, setup->l.info.n_vocab, seed};
-    trace_request request = {.n_prompt = n};
-    const trace one = {.requests = &request, .n = 1};
-    trace_prompt(&one, 0, &source, out);
+    const trace_request request = {.n_prompt = n};
+    trace_prompt(&request, 0, &source, out);
 }
 
 /* ---- an engine --------------------------------------------------------------------------------- */

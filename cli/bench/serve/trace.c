@@ -336,8 +336,27 @@ static uint64_t seed_of_name(const char *name) {
     return hash;
 }
 
-void trace_prompt(const trace *t, uint32_t i, const token_source *source, pleat_token *out) {
-    const trace_request *r = &t->requests[i];
+/* Requests stand one behind the other, as long as their outputs, and points as far apart as a mean one: who is hit has come
+ * as far. */
+void trace_age(const trace *t, uint32_t i, uint64_t seed, trace_request *out) {
+    measure_rng rng = {seed};
+    const double first = measure_rng_next(&rng) / 4294967296.0;
+    uint64_t n_all = 0, n_before = 0;
+    for (uint32_t k = 0; k < t->n; k++) n_all += t->requests[k].n_output;
+    const uint64_t at = (uint64_t)((i + first) / t->n * (double)n_all);
+    uint32_t hit = 0;
+    while (hit + 1 < t->n && n_before + t->requests[hit].n_output <= at) n_before += t->requests[hit++].n_output;
+    const uint32_t n_last = t->requests[hit].n_output - 1,
+                   n_done = at - n_before < n_last ? (uint32_t)(at - n_before) : n_last;
+    const uint32_t line = out->line;
+    *out = t->requests[hit];
+    out->line = line;
+    out->prompt = NULL;
+    out->n_prompt += n_done;
+    out->n_output -= n_done;
+}
+
+void trace_prompt(const trace_request *r, uint32_t i, const token_source *source, pleat_token *out) {
     if (r->prompt) {
         memcpy(out, r->prompt, r->n_prompt * sizeof *out);
         return;

@@ -80,7 +80,13 @@ typedef struct token_source {
     uint64_t seed;
 } token_source;
 
-/* The prompt of request `i` into out[n_prompt]: the same for the same seed, whatever else the trace holds. */
-void trace_prompt(const trace *t, uint32_t i, const token_source *source, pleat_token *out);
+/* The prompt of request `r`, the trace's i-th, into out[n_prompt]: the same for the same seed, whatever else the trace
+ * holds. */
+void trace_prompt(const trace_request *r, uint32_t i, const token_source *source, pleat_token *out);
+
+/* `out` becomes the i-th of as many requests as a server would have under way that has long been busy with the trace's:
+ * each is met as often as its output is long, at any of its tokens alike.  What it has generated is part of its prompt,
+ * made up as the rest. */
+void trace_age(const trace *t, uint32_t i, uint64_t seed, trace_request *out);
 
 #endif
