@@ -2,8 +2,10 @@
  *
  * cost.c: prices of steps and swaps by least squares.  See cost.h.
  *
- * A step that took t is the equation (fixed + p * prompt + g * token + kv * byte) / t = 1.  Relative deviations are made
- * small, so that a step during which the machine did something else counts as one step and not as a thousand.
+ * A step that took t, where w was expected, is the equation (fixed + p * prompt + g * token + kv * byte) / w = t / w.  So
+ * among equal steps, some of which take longer as every eighth does of a policy's, prices give their mean.  Relative
+ * deviations are made small, and w is within a factor of 2 of t: a step during which the machine did something else counts as
+ * one step and not as a thousand, and it does not matter what was guessed at first.
  *
  * Steps often do not tell two prices apart (the same number of generations for minutes on end).  So what is minimised
  * has a small term more, RIDGE times the squared change of each price, in units of its own column: what the steps do
@@ -15,6 +17,7 @@
 
 #define KEEP (63.0 / 64) /* part of what was known that stays with each observation */
 #define RIDGE 1e-3
+#define WITHIN 2.0       /* factor that what was expected may be off by */
 #define FORGOTTEN 1e-200 /* the square of a column that no step has told of for tens of thousands of steps */
 
 /* What sums[] holds: sums of products of an equation's coefficients.  GEN: steps of generation alone, whose
@@ -97,11 +100,12 @@ static void forget(double *sums, int n) {
     for (int i = 0; i < n; i++) sums[i] *= KEEP;
 }
 
-static void learn_generation(pleat__serving_cost *cost, const double *row) {
+/* took: t / w. */
+static void learn_generation(pleat__serving_cost *cost, const double *row, double took) {
     double *sums = cost->sums;
     forget(sums + GEN_MATRIX, PROMPT_SQUARE - GEN_MATRIX);
     for (int i = 0, at = 0; i < N_PRICES; i++) {
-        sums[GEN_TIME + i] += row[i];
+        sums[GEN_TIME + i] += row[i] * took;
         for (int j = i; j < N_PRICES; j++, at++) sums[GEN_MATRIX + at] += row[i] * row[j];
     }
     const equations e = scaled_equations(sums);
@@ -112,12 +116,12 @@ static void learn_generation(pleat__serving_cost *cost, const double *row) {
     cost->byte_ns = prices[2];
 }
 
-static void learn_prompt(pleat__serving_cost *cost, const double *row, double prompt) {
+static void learn_prompt(pleat__serving_cost *cost, const double *row, double prompt, double took) {
     double *sums = cost->sums;
     forget(sums + PROMPT_SQUARE, SWAP_BYTES - PROMPT_SQUARE);
     sums[PROMPT_SQUARE] += prompt * prompt;
     for (int i = 0; i < N_PRICES; i++) sums[PROMPT_OTHER + i] += prompt * row[i];
-    sums[PROMPT_TIME] += prompt;
+    sums[PROMPT_TIME] += prompt * took;
 }
 
 /* What is left of the steps with prompts when the other prices are taken off; these may have changed, too. */
@@ -131,11 +135,13 @@ static void price_prompt(pleat__serving_cost *cost) {
 void pleat__cost_observe_step(pleat__serving_cost *cost, uint32_t n_prompt, uint32_t n_generated, uint64_t kv_bytes,
                               uint64_t ns) {
     if (ns == 0 || (n_prompt == 0 && n_generated == 0)) return;
-    const double time = (double)ns, row[N_PRICES] = {1 / time, n_generated / time, (double)kv_bytes / time};
+    const double t = (double)ns, expected = pleat__cost_step_ns(cost, n_prompt, n_generated, kv_bytes);
+    const double w = fmin(fmax(expected, t / WITHIN), t * WITHIN);
+    const double row[N_PRICES] = {1 / w, n_generated / w, (double)kv_bytes / w};
     if (n_prompt > 0)
-        learn_prompt(cost, row, n_prompt / time);
+        learn_prompt(cost, row, n_prompt / w, t / w);
     else
-        learn_generation(cost, row);
+        learn_generation(cost, row, t / w);
     price_prompt(cost);
 }
 

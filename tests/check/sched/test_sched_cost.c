@@ -59,6 +59,19 @@ static void test_finds_true_prices(void) {
     }
 }
 
+/* Every eighth step takes half as long again: the price is their mean. */
+static void test_mean(void) {
+    for (int first = 0; first < 3; first++) {
+        pleat__serving_cost c = {.fixed_ns = first * 5e6};
+        for (int i = 0; i < 2000; i++) {
+            pleat__cost_observe_step(&c, 0, 50, 4000000000u, i % 8 == 3 ? 9000000 : 6000000);
+            if (i < 300) continue;
+            const double got = pleat__cost_step_ns(&c, 0, 50, 4000000000u);
+            CHECK(fabs(got / 6.375e6 - 1) < 0.02);
+        }
+    }
+}
+
 /* A tenth more or less, and a step in a hundred that waits a second for something else: costs, rather than each price,
  * are near. */
 static void test_noise(void) {
@@ -154,6 +167,8 @@ static void test_costs(void) {
 }
 
 static const check_test tests[] = {
+    {"mean", test_mean},
+
     {"finds_true_prices", test_finds_true_prices},
     {"noise", test_noise},
     {"keeps_guesses", test_keeps_guesses},
