@@ -4,8 +4,8 @@
  *
  * A step that took t, where w was expected, is the equation (fixed + p * prompt + g * token + kv * byte) / w = t / w.  So
  * among equal steps, some of which take longer as every eighth does of a policy's, prices give their mean.  Relative
- * deviations are made small, and w is within a factor of 2 of t: a step during which the machine did something else counts as
- * one step and not as a thousand, and it does not matter what was guessed at first.
+ * deviations are made small, and w is within a factor of 2 of t.  So a step during which the machine did something else counts
+ * as one step and not as a thousand, and it does not matter what was guessed at first.
  *
  * Steps often do not tell two prices apart (the same number of generations for minutes on end).  So what is minimised
  * has a small term more, RIDGE times the squared change of each price, in units of its own column: what the steps do
