@@ -74,7 +74,7 @@ static __device__ __forceinline__ void take_over(float (&sums)[N / 2], const cut
 
 /* ---- what becomes of sums ---------------------------------------------------------------------------------------- */
 
-/* Four sums of a thread in shared memory: fours of threads lie side by side, and only the thread itself reads them. */
+/* Four sums of a thread in shared memory: fours of threads lie side by side. */
 static __device__ __forceinline__ void put_four(uint32_t at, const float *sums) {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(sums[0]), "f"(sums[1]), "f"(sums[2]),
                  "f"(sums[3])
@@ -90,47 +90,127 @@ static __device__ __forceinline__ float4 get_four(uint32_t at) {
     return v;
 }
 
-/* A result; nobody else adds to y meanwhile, but an addition that is not waited for is the fastest. */
-static __device__ __forceinline__ void end_sum(const pleat__device_mul &m, uint32_t x_row, uint32_t row, float sum) {
-    if (row >= m.w.tiles.rows) return;
-    if (m.end == PLEAT__MUL_ADD)
-        atomicAdd(m.y + (uint64_t)x_row * m.y_stride + row, pleat__addend(m, row, sum));
-    else
-        pleat__end_sum<PLEAT__MUL_STORE>(m, x_row, row, sum);
+static __device__ __forceinline__ float2 get_two(uint32_t at) {
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at) : "memory");
+    return v;
 }
 
-/* Two rows of W, 8 apart or a pair's, of one of x. */
-static __device__ __forceinline__ void end_two(const pleat__device_mul &m, uint32_t tile, uint32_t x_row, float first,
-                                               float second) {
-    const uint32_t g = threadIdx.x % 32 / 4, row = tile * PLEAT__TILE_ROWS + g,
-                   of_pair = tile * (PLEAT__TILE_ROWS / 2) + g;
-    if (x_row >= m.n) return;
-    if (m.end == PLEAT__MUL_GATE) {
-        if (of_pair < m.w.tiles.rows / 2) pleat__end_gate(m, x_row, of_pair, first, second);
+static __device__ __forceinline__ void put_one(uint32_t at, float sum) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sum) : "memory");
+}
+
+/* A warp's sums of its tile and 8 rows of x, where its lanes exchange them: the warp's part of a row of fours.  Lanes that
+ * write at once, as wgmma has sums, and that read four or two neighbours at once find different banks. */
+#define BLOCK_STEP (MULTIPLIERS * 16)
+
+static __device__ __forceinline__ uint32_t place_of_sum(uint32_t x_row, uint32_t row) {
+    const uint32_t two = x_row / 2, in_two = row / 4 * 8 + x_row % 2 * 4 + row % 4;
+    return (two * 32 + (in_two ^ two % 2 * 4 ^ two / 2 * 16)) * 4;
+}
+
+/* Sums of rows 2q and 2q + 1 of x, of the rows g and g + 8; at: of the first. */
+static __device__ __forceinline__ void put_sums(uint32_t at, const float *sums) {
+    put_one(at, sums[0]);
+    put_one(at ^ 16, sums[1]);
+    put_one(at ^ 64, sums[2]);
+    put_one(at ^ 16 ^ 64, sums[3]);
+}
+
+/* y += four values; nobody else adds to y meanwhile, but an addition that is not waited for is the fastest. */
+static __device__ __forceinline__ void add_four(float *y, const float (&v)[4]) {
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(y), "f"(v[0]), "f"(v[1]), "f"(v[2]),
+                 "f"(v[3])
+                 : "memory");
+}
+
+/* Sums of four rows, from `row` on. */
+static __device__ __forceinline__ void end_four(const pleat__device_mul &m, uint32_t x_row, uint32_t row, float4 sums) {
+    float v[4] = {sums.x, sums.y, sums.z, sums.w};
+    float *y = m.y + (uint64_t)x_row * m.y_stride + row;
+    const bool adds = m.end == PLEAT__MUL_ADD;
+    const int n = min(4, (int)(m.w.tiles.rows - row));
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (adds) {
+            v[i] = pleat__addend(m, row + (i < n ? i : 0), v[i]);
+        } else {
+            v[i] *= m.scale;
+            if (m.cap > 0) v[i] = m.cap * tanhf(v[i] / m.cap);
+        }
+    }
+    if (n == 4 && (uint64_t)y % 16 == 0) {
+        if (adds)
+            add_four(y, v);
+        else
+            *(float4 *)(void *)y = make_float4(v[0], v[1], v[2], v[3]);
         return;
     }
-    end_sum(m, x_row, row, first);
-    end_sum(m, x_row, row + 8, second);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (i >= n) break;
+        if (adds)
+            atomicAdd(y + i, v[i]);
+        else
+            y[i] = v[i];
+    }
 }
 
-/* Of N rows of x; at: of the thread's fours in shared memory, MOST sums of which are free.  By that way what becomes of
- * sums stands in the code for sixteen of them.  Where it stood for each a kernel had 90 to 134 KB, and fetching it took
- * as long as a fifth of a product. */
+/* Rows `row` and row + 1 of either matrix of a pair; row is even. */
+static __device__ __forceinline__ void end_two_gates(const pleat__device_mul &m, uint32_t x_row, uint32_t row,
+                                                     float2 gate, float2 up) {
+    const uint32_t both =
+        pleat__as_word(__floats2half2_rn(pleat__act(gate.x, m.is_gelu) * up.x, pleat__act(gate.y, m.is_gelu) * up.y));
+    uint16_t *h = m.h + (uint64_t)x_row * m.y_stride + row;
+    if (m.h_is_packed) {
+        *(uint32_t *)(void *)((uint8_t *)m.h + pleat__packed_at(x_row, row)) = both;
+    } else if (row + 1 < m.w.tiles.rows / 2 && (uint64_t)h % 4 == 0) {
+        *(uint32_t *)(void *)h = both;
+    } else {
+        h[0] = (uint16_t)both;
+        if (row + 1 < m.w.tiles.rows / 2) h[1] = (uint16_t)(both >> 16);
+    }
+}
+
+/* BLOCKS of 8 rows of x each, from x_from on, whose sums the warp has put. */
+template <int BLOCKS>
+static __device__ __forceinline__ void end_blocks(const pleat__device_mul &m, uint32_t tile, uint32_t x_from,
+                                                  uint32_t of_warp) {
+    const uint32_t lane = threadIdx.x % 32, x_row = x_from + lane / 4;
+    if (m.end == PLEAT__MUL_GATE) {
+        const uint32_t row = tile * (PLEAT__TILE_ROWS / 2) + lane % 4 * 2,
+                       at = of_warp + place_of_sum(lane / 4, lane % 4 * 2);
+        if (row >= m.w.tiles.rows / 2) return;
+#pragma unroll 4
+        for (uint32_t i = 0; i < BLOCKS; i++)
+            if (x_row + 8 * i < m.n)
+                end_two_gates(m, x_row + 8 * i, row, get_two(at + i * BLOCK_STEP), get_two((at ^ 64) + i * BLOCK_STEP));
+        return;
+    }
+    const uint32_t row = tile * PLEAT__TILE_ROWS + lane % 4 * 4, at = of_warp + place_of_sum(lane / 4, lane % 4 * 4);
+    if (row >= m.w.tiles.rows) return;
+#pragma unroll 4
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        if (x_row + 8 * i < m.n) end_four(m, x_row + 8 * i, row, get_four(at + i * BLOCK_STEP));
+}
+
+/* Of N rows of x; at: of the thread's fours in shared memory, MOST sums of which are free.  By that way four neighbours in
+ * a row of y come to one lane, and what becomes of sums stands in the code for few of them.  Where it stood for each a
+ * kernel had 90 to 134 KB, and fetching it took as long as a fifth of a product. */
 template <int N, int MOST = 32>
 static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, float (&sums)[N / 2], uint32_t tile,
                                                 uint32_t x_from, uint32_t at) {
     constexpr int n = N / 2 < MOST ? N / 2 : MOST;
-    const uint32_t x_row = x_from + 2 * (threadIdx.x % 4);
+    const uint32_t lane = threadIdx.x % 32, of_warp = at - lane * 16;
+    const uint32_t mine = of_warp + place_of_sum(lane % 4 * 2, lane / 4);
+    __syncwarp(); /* totals have been read */
 #pragma unroll 1
     for (int from = 0; from < N / 2; from += n) {
 #pragma unroll
-        for (int i = 0; i < n; i += 4) put_four(at + i * MULTIPLIERS * 4, sums + i);
-#pragma unroll 4
-        for (int i = 0; i < n; i += 4) {
-            const float4 v = get_four(at + i * MULTIPLIERS * 4);
-            end_two(m, tile, x_row + 2 * (from + i), v.x, v.z);
-            end_two(m, tile, x_row + 2 * (from + i) + 1, v.y, v.w);
-        }
+        for (int i = 0; i < n / 4; i++) put_sums(mine + i * BLOCK_STEP, sums + 4 * i);
+        __syncwarp();
+        end_blocks<n / 4>(m, tile, x_from + 2 * from, of_warp);
+        __syncwarp();
 #pragma unroll
         for (int i = 0; i + n < N / 2; i++) sums[i] = sums[i + n];
     }
