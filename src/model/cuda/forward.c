@@ -51,8 +51,11 @@ struct pleat__device_forward {
     uint64_t *choices;    /* [logit rows][PLEAT__CHOOSE_PARTS] of choosing */
     uint16_t *plain;      /* with gemm: a layer's matrices, one behind the other */
     uint16_t *pairs;      /* with gemm: [block][2 n_ff] */
+    float *parts;         /* with gemm: [PLEAT__DEVICE_PARTS][rows of a step, up to PLEAT__GEMM_BATCH][n_embd] */
     void *gemm_work;      /* with gemm */
     void *mul_work;       /* of products of many rows on Hopper, or NULL */
+
+    pleat__device_parts pending; /* what x is to get before it is normed, in a step */
 
     /* Memory of the host. */
     int32_t *host_tokens;     /* [rows] */
@@ -115,6 +118,8 @@ static void carve_gemm(pleat__device_forward *fw, uint64_t block, carver *c) {
     fw->plain = carve(c, fw->is_fixed || fw->max_rows >= PLEAT__GEMM_LEAST ? plain_bytes(fw->model) : 0, 1);
     fw->pairs = carve(c, block * 2 * fw->model->info.n_ff, sizeof(uint16_t));
     fw->gemm_work = carve(c, PLEAT__GEMM_WORK_BYTES, 1);
+    fw->parts = carve(c, (uint64_t)PLEAT__DEVICE_PARTS * pleat__min_u32(fw->max_items, PLEAT__GEMM_BATCH),
+                      fw->model->info.n_embd * sizeof(float));
 }
 
 static void carve_work(pleat__device_forward *fw, carver *c) {
@@ -249,6 +254,7 @@ typedef struct launches {
     const plain_layer *plain; /* NULL: only tiles of F16 are plain */
     uint32_t n_past;          /* tokens before a chunk's first; 0: a prompt, or a step */
     uint32_t rows_class;      /* of what goes by cuBLASLt; 0: mul.h's kernels do all products */
+    bool is_step;             /* branches may leave their products in parts */
 } launches;
 
 /* Rows of x that a piece works on. */
@@ -281,8 +287,16 @@ static bool wants_packed(const launches *l, const pleat__device_matrix *w, const
     return packs(n) && n <= PLEAT__MUL_PACKED && !library_form(l, w, plain);
 }
 
-static pleat_status multiply(const launches *l, pleat__device_mul *mul, x_form form, const uint16_t *plain) {
-    const pleat__gemm_memory memory = {library_form(l, &mul->w, plain), l->rows_class, l->fw->pairs, l->fw->gemm_work};
+/* Does a branch leave its product in parts, for the norm behind it to add? */
+static bool leaves_parts(const launches *l, const pleat__device_matrix *w, const float *bias, const float *post_norm) {
+    return l->is_step && l->rows_class && l->rows_class <= PLEAT__GEMM_BATCH && is_plain(w) && !bias && !post_norm &&
+           w->tiles.cols % (PLEAT__DEVICE_PARTS * 64) == 0;
+}
+
+static pleat_status multiply(const launches *l, pleat__device_mul *mul, x_form form, const uint16_t *plain,
+                             uint32_t n_parts) {
+    const pleat__gemm_memory memory = {library_form(l, &mul->w, plain), l->rows_class, l->fw->pairs, l->fw->gemm_work,
+                                       n_parts};
     mul->work = l->fw->mul_work;
     mul->x_is_f32 = form == AS_F32;
     mul->x_is_packed = form == PACKED;
@@ -291,9 +305,17 @@ static pleat_status multiply(const launches *l, pleat__device_mul *mul, x_form f
 }
 
 static pleat_status norm(const launches *l, const float *weight, bool is_packed, rows r) {
-    const pleat_model *m = l->fw->model;
-    return pleat__device_norm(x_of(l, r), weight, r.n, m->info.n_embd, m->rms_eps, is_packed, l->fw->normed, l->stream,
-                              l->err);
+    pleat__device_forward *fw = l->fw;
+    const pleat__device_norm_of n = {.x = x_of(l, r),
+                                     .parts = fw->pending,
+                                     .weight = weight,
+                                     .n = r.n,
+                                     .width = fw->model->info.n_embd,
+                                     .eps = fw->model->rms_eps,
+                                     .is_packed = is_packed,
+                                     .out = fw->normed};
+    fw->pending.n = 0;
+    return pleat__device_norm(&n, l->stream, l->err);
 }
 
 /* q, k and v of the rows, side by side. */
@@ -314,7 +336,7 @@ static pleat_status make_qkv(const launches *l, uint32_t layer_idx, rows r) {
                                  .y = fw->qkv + at[i],
                                  .y_stride = width,
                                  .scale = 1};
-        PLEAT_TRY(multiply(l, &mul, is_packed ? PACKED : AS_F16, l->plain ? l->plain->qkv[i] : NULL));
+        PLEAT_TRY(multiply(l, &mul, is_packed ? PACKED : AS_F16, l->plain ? l->plain->qkv[i] : NULL, 0));
     }
     return PLEAT_OK;
 }
@@ -363,11 +385,16 @@ static pleat_status add_branch(const launches *l, const pleat__device_matrix *w,
                              .y_stride = m->info.n_embd,
                              .bias = bias,
                              .scale = m->residual_scale};
-    if (!post_norm) return multiply(l, &mul, form, plain);
+    if (leaves_parts(l, w, bias, post_norm)) {
+        mul.y = l->fw->parts;
+        l->fw->pending = (pleat__device_parts){mul.y, PLEAT__DEVICE_PARTS, m->residual_scale};
+        return multiply(l, &mul, form, plain, PLEAT__DEVICE_PARTS);
+    }
+    if (!post_norm) return multiply(l, &mul, form, plain, 0);
     mul.y = l->fw->branch;
     mul.scale = 1;
     PLEAT_TRY(pleat__device_fill(mul.y, 0, (uint64_t)r.n * m->info.n_embd * sizeof *mul.y, l->stream, l->err));
-    PLEAT_TRY(multiply(l, &mul, form, plain));
+    PLEAT_TRY(multiply(l, &mul, form, plain, 0));
     return pleat__device_add_normed(mul.y, post_norm, r.n, m->info.n_embd, m->rms_eps, m->residual_scale, x_of(l, r),
                                     l->stream, l->err);
 }
@@ -389,7 +416,7 @@ static pleat_status feed_forward(const launches *l, const pleat__device_layer *l
                               .h_is_packed = h_is_packed,
                               .y_stride = m->info.n_ff,
                               .is_gelu = m->arch->is_gelu};
-    PLEAT_TRY(multiply(l, &gate, is_packed ? PACKED : AS_F16, plain));
+    PLEAT_TRY(multiply(l, &gate, is_packed ? PACKED : AS_F16, plain, 0));
     return add_branch(l, &layer->down, plain_down, fw->h, h_is_packed ? PACKED : AS_F16, NULL, layer->post_norms[1], r);
 }
 
@@ -408,7 +435,7 @@ static pleat_status make_logits(const launches *l, rows r) {
                              .y_stride = m->info.n_vocab,
                              .scale = m->logit_scale,
                              .cap = m->logit_cap};
-    return multiply(l, &mul, is_packed ? PACKED : AS_F16, NULL);
+    return multiply(l, &mul, is_packed ? PACKED : AS_F16, NULL, 0);
 }
 
 /* The likeliest token of rows [from, from + n) of the logits, to the host. */
@@ -456,7 +483,8 @@ static pleat_status step_layer(const launches *l, uint32_t layer_idx, rows r) {
 
 pleat_status pleat__device_forward_step(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t n,
                                         pleat__device_stream stream, pleat_error *err) {
-    const launches l = {fw, cache, stream, err, NULL, 0, class_of_step(fw, n)};
+    const launches l = {fw, cache, stream, err, NULL, 0, class_of_step(fw, n), true};
+    fw->pending.n = 0;
     const rows r = {0, n};
     const pleat_model *m = fw->model;
     if (!pleat_device_cache_takes_heads(cache))
@@ -557,7 +585,8 @@ pleat_status pleat__device_forward_prompt(pleat__device_forward *fw, pleat_devic
                                           uint32_t n_past, const pleat_token *tokens, uint32_t n_tokens,
                                           uint32_t n_logits, bool has_greedy, float *logits,
                                           pleat__device_stream stream, pleat_error *err) {
-    const launches l = {fw, cache, stream, err, NULL, n_past, 0};
+    const launches l = {fw, cache, stream, err, NULL, n_past, 0, false};
+    fw->pending.n = 0;
     const uint32_t n_wanted = n_logits > 0 ? n_logits : has_greedy ? 1 : 0, wanted = n_tokens - n_wanted;
     if (n_past > 0)
         PLEAT_TRY(pleat_device_cache_chunk_begin(cache, seq_idx, n_tokens, stream.v, err));

@@ -16,7 +16,7 @@ extern "C" {
 #include "hw/cuda/cuda.cuh"
 
 /* cublasLt.h, cublas_api.h and library_types.h of CUDA 13. */
-enum { TYPE_F32 = 0, TYPE_F16 = 2, COMPUTE_F32 = 68, OP_T = 1, DESC_OP_A = 3 };
+enum { TYPE_F32 = 0, TYPE_F16 = 2, COMPUTE_F32 = 68, OP_T = 1, DESC_OP_A = 3, LAYOUT_BATCH = 5, LAYOUT_STEP = 6 };
 enum { PREFER_WORK_BYTES = 1, PREFER_ALIGNMENT_A = 5, PREFER_ALIGNMENT_D = 8 };
 enum { CONFIG_TILE = 1, CONFIG_SPLITS = 2, TILE_128_32 = 16, TILE_128_64 = 18, TILE_128_128 = 20 };
 
@@ -40,6 +40,7 @@ typedef struct library {
     int (*desc_set)(void *desc, int attribute, const void *value, size_t bytes);
     int (*layout_create)(void **layout, int type, uint64_t rows, uint64_t cols, int64_t stride);
     int (*layout_destroy)(void *layout);
+    int (*layout_set)(void *layout, int attribute, const void *value, size_t bytes);
     int (*prefer_create)(void **preference);
     int (*prefer_destroy)(void *preference);
     int (*prefer_set)(void *preference, int attribute, const void *value, size_t bytes);
@@ -64,6 +65,7 @@ static const struct {
     {"cublasLtMatmulDescSetAttribute", offsetof(library, desc_set)},
     {"cublasLtMatrixLayoutCreate", offsetof(library, layout_create)},
     {"cublasLtMatrixLayoutDestroy", offsetof(library, layout_destroy)},
+    {"cublasLtMatrixLayoutSetAttribute", offsetof(library, layout_set)},
     {"cublasLtMatmulPreferenceCreate", offsetof(library, prefer_create)},
     {"cublasLtMatmulPreferenceDestroy", offsetof(library, prefer_destroy)},
     {"cublasLtMatmulPreferenceSetAttribute", offsetof(library, prefer_set)},
@@ -100,7 +102,7 @@ extern "C" bool pleat__device_gemm_exists(void) { return library_here() != NULL;
 
 /* What decides how products are made. */
 typedef struct shape {
-    uint32_t rows, cols, x_stride, y_stride, rows_class;
+    uint32_t rows, cols, x_stride, y_stride, rows_class, n_parts; /* cols: of a part */
     bool is_f16, adds;
 } shape;
 
@@ -178,18 +180,28 @@ static void layouts_release(const library *lib, layouts *at) {
     if (at->y) (void)lib->layout_destroy(at->y);
 }
 
+/* Parts are products of one shape, so many elements behind each other. */
+static int layout_of_parts(const library *lib, void *layout, int n_parts, int64_t step) {
+    const int code = lib->layout_set(layout, LAYOUT_BATCH, &n_parts, sizeof n_parts);
+    return code ? code : lib->layout_set(layout, LAYOUT_STEP, &step, sizeof step);
+}
+
 static int layouts_init(const library *lib, const shape *s, uint32_t n, layouts *at) {
     *at = layouts{};
-    const uint32_t w_stride = (s->cols + PLEAT__GROUP_COLS - 1) / PLEAT__GROUP_COLS * PLEAT__GROUP_COLS;
+    const uint32_t all_cols = s->cols * (s->n_parts ? s->n_parts : 1);
+    const uint32_t w_stride = (all_cols + PLEAT__GROUP_COLS - 1) / PLEAT__GROUP_COLS * PLEAT__GROUP_COLS;
     int code = lib->layout_create(&at->w, TYPE_F16, s->cols, s->rows, w_stride);
     if (code == 0) code = lib->layout_create(&at->x, TYPE_F16, s->cols, n, s->x_stride);
     if (code == 0) code = lib->layout_create(&at->y, s->is_f16 ? TYPE_F16 : TYPE_F32, s->rows, n, s->y_stride);
-    return code;
+    if (!s->n_parts || code) return code;
+    code = layout_of_parts(lib, at->w, (int)s->n_parts, s->cols);
+    if (code == 0) code = layout_of_parts(lib, at->x, (int)s->n_parts, s->cols);
+    return code ? code : layout_of_parts(lib, at->y, (int)s->n_parts, (int64_t)n * s->rows);
 }
 
 static bool is_same(const shape &a, const shape &b) {
     return a.rows == b.rows && a.cols == b.cols && a.x_stride == b.x_stride && a.y_stride == b.y_stride &&
-           a.rows_class == b.rows_class && a.is_f16 == b.is_f16 && a.adds == b.adds;
+           a.rows_class == b.rows_class && a.n_parts == b.n_parts && a.is_f16 == b.is_f16 && a.adds == b.adds;
 }
 
 #define MAX_FOUND 8
@@ -238,12 +250,14 @@ static pleat_status way_of(pleat__device_gemm *g, const shape &s, const algorith
 extern "C" pleat_status pleat__device_gemm_run(pleat__device_gemm *g, const pleat__device_mul *m,
                                                const pleat__gemm_memory *memory, pleat__device_stream stream,
                                                pleat_error *err) {
-    const bool is_gate = m->end == PLEAT__MUL_GATE, adds = m->end == PLEAT__MUL_ADD;
+    const uint32_t n_parts = memory->n_parts;
+    const bool is_gate = m->end == PLEAT__MUL_GATE, adds = m->end == PLEAT__MUL_ADD && !n_parts;
     PLEAT_FAIL_IF(m->n == 0 || m->x_is_f32 || m->bias || m->cap > 0 || !memory->rows_class, err, PLEAT_E_ARG,
                   PLEAT_NOWHERE, "product by cuBLASLt: no rows, rows of f32, a bias, a bound or no class");
-    const uint32_t rows = m->w.tiles.rows, y_stride = is_gate ? rows : m->y_stride;
-    const shape s = {rows, m->w.tiles.cols, m->x_stride, y_stride, memory->rows_class, is_gate, adds};
-    const float alpha = is_gate ? 1 : m->scale, beta = adds ? 1 : 0;
+    const uint32_t rows = m->w.tiles.rows, y_stride = is_gate || n_parts ? rows : m->y_stride;
+    const uint32_t cols = m->w.tiles.cols / (n_parts ? n_parts : 1);
+    const shape s = {rows, cols, m->x_stride, y_stride, memory->rows_class, n_parts, is_gate, adds};
+    const float alpha = is_gate || n_parts ? 1 : m->scale, beta = adds ? 1 : 0;
     void *y = is_gate ? (void *)memory->pairs : m->y;
     const algorithm *algo;
     layouts at;

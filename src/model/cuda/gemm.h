@@ -60,6 +60,8 @@ typedef struct pleat__gemm_memory {
     uint32_t rows_class;   /* rule 2 */
     uint16_t *pairs;       /* GATE: [n][rows of w] */
     void *work;            /* PLEAT__GEMM_WORK_BYTES */
+    uint32_t n_parts; /* ADD: 0, or y is not added to: it gets so many parts, [n_parts][n][rows of w], whose sum times
+                            * mul->scale is the product.  They divide the columns into multiples of 64 */
 } pleat__gemm_memory;
 
 /* Like pleat__device_mul_run(), but by cuBLASLt.  x is f16, and there is no bias or cap: else PLEAT_E_ARG. */

@@ -106,10 +106,35 @@ static __device__ __forceinline__ void put(uint16_t *out, uint32_t width, uint32
     }
 }
 
-static __global__ void __launch_bounds__(NORM_THREADS)
-    norm(const float *x, const float *weight, uint32_t width, float eps, bool is_packed, uint16_t *out) {
-    const float4 *row = (const float4 *)(const void *)(x + (uint64_t)blockIdx.x * width);
-    const float4 *weights = (const float4 *)(const void *)weight;
+/* Four columns of the block's row of x, once it has its parts. */
+template <bool HAS_PARTS> static __device__ __forceinline__ float4 whole(const pleat__device_norm_of &n, uint32_t at) {
+    const uint64_t i = (uint64_t)blockIdx.x * (n.width / 4) + at, of_part = (uint64_t)n.n * (n.width / 4);
+    const float4 *parts = (const float4 *)(const void *)n.parts.at + i;
+    float4 *to = (float4 *)(void *)n.x + i, v = *to;
+    if constexpr (HAS_PARTS) {
+        float4 sum = __ldcg(parts);
+#pragma unroll
+        for (uint32_t p = 1; p < PLEAT__DEVICE_PARTS; p++) {
+            const float4 part = __ldcg(parts + p * of_part);
+            sum.x += part.x;
+            sum.y += part.y;
+            sum.z += part.z;
+            sum.w += part.w;
+        }
+        v.x += n.parts.scale * sum.x;
+        v.y += n.parts.scale * sum.y;
+        v.z += n.parts.scale * sum.z;
+        v.w += n.parts.scale * sum.w;
+        *to = v;
+    }
+    return v;
+}
+
+template <bool HAS_PARTS>
+static __global__ void __launch_bounds__(NORM_THREADS) norm(const __grid_constant__ pleat__device_norm_of n) {
+    const uint32_t width = n.width;
+    const float4 *row = (const float4 *)(const void *)(n.x + (uint64_t)blockIdx.x * width);
+    const float4 *weights = (const float4 *)(const void *)n.weight;
     float4 v[NORM_KEPT], w[NORM_KEPT];
     float sum = 0;
     pleat__let_next_start();
@@ -122,29 +147,28 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 #pragma unroll
     for (uint32_t i = 0; i < NORM_KEPT; i++) {
         const uint32_t at = threadIdx.x + i * NORM_THREADS;
-        v[i] = at < width / 4 ? row[at] : make_float4(0, 0, 0, 0);
+        v[i] = at < width / 4 ? whole<HAS_PARTS>(n, at) : make_float4(0, 0, 0, 0);
     }
 #pragma unroll
     for (uint32_t i = 0; i < NORM_KEPT; i++) sum += square_sum(v[i]);
     for (uint32_t at = threadIdx.x + NORM_KEPT * NORM_THREADS; at < width / 4; at += NORM_THREADS)
-        sum += square_sum(row[at]);
-    const float factor = norm_factor(sum, width, eps);
+        sum += square_sum(whole<HAS_PARTS>(n, at));
+    const float factor = norm_factor(sum, width, n.eps);
 #pragma unroll
     for (uint32_t i = 0; i < NORM_KEPT; i++) {
         const uint32_t at = threadIdx.x + i * NORM_THREADS;
-        if (at < width / 4) put(out, width, at, is_packed, normed(v[i], w[i], factor));
+        if (at < width / 4) put(n.out, width, at, n.is_packed, normed(v[i], w[i], factor));
     }
     for (uint32_t at = threadIdx.x + NORM_KEPT * NORM_THREADS; at < width / 4; at += NORM_THREADS)
-        put(out, width, at, is_packed, normed(row[at], weights[at], factor));
+        put(n.out, width, at, n.is_packed, normed(row[at], weights[at], factor));
     const uint32_t end = (width + PLEAT__GROUP_COLS - 1) / PLEAT__GROUP_COLS * PLEAT__GROUP_COLS;
-    for (uint32_t at = width / 4 + threadIdx.x; at < end / 4 && is_packed; at += NORM_THREADS)
-        put(out, width, at, true, make_uint2(0, 0));
+    for (uint32_t at = width / 4 + threadIdx.x; at < end / 4 && n.is_packed; at += NORM_THREADS)
+        put(n.out, width, at, true, make_uint2(0, 0));
 }
 
-extern "C" pleat_status pleat__device_norm(const float *x, const float *weight, uint32_t n, uint32_t width, float eps,
-                                           bool is_packed, uint16_t *out, pleat__device_stream stream,
+extern "C" pleat_status pleat__device_norm(const pleat__device_norm_of *n, pleat__device_stream stream,
                                            pleat_error *err) {
-    pleat__launch(norm, n, NORM_THREADS, 0, stream, x, weight, width, eps, is_packed, out);
+    pleat__launch(n->parts.n ? norm<true> : norm<false>, n->n, NORM_THREADS, 0, stream, *n);
     return PLEAT_CUDA_LAUNCHED("norming rows", err);
 }
 

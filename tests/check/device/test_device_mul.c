@@ -258,9 +258,14 @@ static void run_chain(rig *up, rig *down, uint32_t n, bool is_packed, void *norm
     add.x = gate.h = h;
     gate.x_is_packed = add.x_is_packed = gate.h_is_packed = is_packed;
     bring(down->device_y, down->before, MAX_N * down->rows * 4);
-    CHECK_STATUS(
-        pleat__device_norm(up->device_x32, up->device_x32, n, up->cols, 1e-5f, is_packed, normed, stream, NULL),
-        PLEAT_OK);
+    const pleat__device_norm_of norm = {.x = up->device_x32,
+                                        .weight = up->device_x32,
+                                        .n = n,
+                                        .width = up->cols,
+                                        .eps = 1e-5f,
+                                        .is_packed = is_packed,
+                                        .out = normed};
+    CHECK_STATUS(pleat__device_norm(&norm, stream, NULL), PLEAT_OK);
     CHECK_STATUS(pleat__device_mul_run(&gate, stream, NULL), PLEAT_OK);
     CHECK_STATUS(pleat__device_mul_run(&add, stream, NULL), PLEAT_OK);
     bring_results(down, PLEAT__MUL_ADD, n);
@@ -342,7 +347,8 @@ static void norms_and_choices_are_right(void) {
     CHECK_STATUS(pleat__device_halve(dx, 2 * WIDTH, dout, stream, NULL), PLEAT_OK);
     bring(out, dout, 2 * WIDTH * sizeof *out);
     for (uint32_t i = 0; i < 2 * WIDTH; i++) CHECK_EQ_U64(out[i], pleat__f32_to_f16(x[i]));
-    CHECK_STATUS(pleat__device_norm(dx, dw, 2, WIDTH, 1e-5f, false, dout, stream, NULL), PLEAT_OK);
+    const pleat__device_norm_of norm = {.x = dx, .weight = dw, .n = 2, .width = WIDTH, .eps = 1e-5f, .out = dout};
+    CHECK_STATUS(pleat__device_norm(&norm, stream, NULL), PLEAT_OK);
     bring(out, dout, sizeof out);
     for (uint32_t row = 0; row < 2; row++) {
         double sum = 0;
@@ -392,7 +398,7 @@ static void gemm_rig_free(gemm_rig *g) {
 
 static void run_gemm(rig *r, const gemm_rig *g, pleat__mul_end end, uint32_t n, uint32_t rows_class) {
     const pleat__device_mul mul = mul_of(r, end, n, false);
-    const pleat__gemm_memory memory = {g->plain, rows_class, g->pairs, g->work};
+    const pleat__gemm_memory memory = {.plain = g->plain, .rows_class = rows_class, .pairs = g->pairs, .work = g->work};
     pleat_error err = {0};
     bring(r->device_y, r->before, MAX_N * r->rows * 4);
     const pleat_status status = pleat__device_gemm_run(g->gemm, &mul, &memory, stream, &err);
@@ -457,12 +463,66 @@ static void library_products_are_right(void) {
     check_library(PLEAT__W_Q8_0, 72, 288, PLEAT__MUL_ADD);
 }
 
+/* y += a product by way of its parts, which the norm adds; out: the norm, of [n][rows] halves. */
+static void add_parts(rig *r, const gemm_rig *g, void *parts, uint32_t n, uint32_t rows_class, void *out) {
+    pleat__device_mul mul = mul_of(r, PLEAT__MUL_ADD, n, false);
+    const pleat__gemm_memory memory = {
+        .plain = g->plain, .rows_class = rows_class, .work = g->work, .n_parts = PLEAT__DEVICE_PARTS};
+    const pleat__device_norm_of norm = {.x = r->device_y,
+                                        .parts = {parts, PLEAT__DEVICE_PARTS, mul.scale},
+                                        .weight = r->device_x32,
+                                        .n = n,
+                                        .width = r->rows,
+                                        .eps = 1e-5f,
+                                        .out = out};
+    pleat_error err = {0};
+    mul.y = parts;
+    bring(r->device_y, r->before, MAX_N * r->rows * 4);
+    CHECK_STATUS(pleat__device_gemm_run(g->gemm, &mul, &memory, stream, &err), PLEAT_OK);
+    CHECK_STATUS(pleat__device_norm(&norm, stream, &err), PLEAT_OK);
+    bring_results(r, PLEAT__MUL_ADD, n);
+}
+
+/* The sum is right and a row has the same bits in any company; the norm is that of the sum. */
+static void norms_add_parts(void) {
+    static const uint32_t ns[] = {1, 33, 128};
+    enum { ROWS = 320, COLS = 1024 };
+    static uint16_t with[128 * ROWS], without[128 * ROWS];
+    CHECK_DEVICE();
+    if (!pleat__device_gemm_exists()) SKIP("cuBLASLt is not here");
+    rig r = rig_new(PLEAT__W_F16, ROWS, COLS, false);
+    gemm_rig g = gemm_rig_new(&r);
+    float alone[ROWS];
+    void *parts = NULL, *out = NULL;
+    CHECK_STATUS(pleat__device_alloc(PLEAT__DEVICE_PARTS * 128 * ROWS * 4, &parts, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_alloc(sizeof with, &out, NULL), PLEAT_OK);
+    for (size_t i = 0; i < CHECK_COUNT(ns); i++) {
+        const uint32_t n = ns[i];
+        const pleat__device_norm_of norm = {
+            .x = r.device_y, .weight = r.device_x32, .n = n, .width = ROWS, .eps = 1e-5f, .out = out};
+        add_parts(&r, &g, parts, n, 128, out);
+        check_values(&r, PLEAT__MUL_ADD, n, BY_LIBRARY, "in parts");
+        if (i == 0) memcpy(alone, r.y, sizeof alone);
+        check_context("in parts, %u rows", n);
+        CHECK_EQ_MEM(r.y, alone, sizeof alone);
+        bring(with, out, (uint64_t)n * ROWS * 2);
+        CHECK_STATUS(pleat__device_norm(&norm, stream, NULL), PLEAT_OK);
+        bring(without, out, (uint64_t)n * ROWS * 2);
+        CHECK_EQ_MEM(with, without, (size_t)n * ROWS * 2);
+    }
+    pleat__device_free(parts);
+    pleat__device_free(out);
+    gemm_rig_free(&g);
+    rig_free(&r);
+}
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"products are right", products_are_right},
         {"a row has its bits in any company", a_row_has_its_bits_in_any_company},
         {"packed rows are the same", packed_rows_are_the_same},
         {"products by cuBLASLt are right", library_products_are_right},
+        {"norms add parts", norms_add_parts},
         {"embeddings are rows", embeddings_are_rows},
         {"norms and choices are right", norms_and_choices_are_right},
     };
