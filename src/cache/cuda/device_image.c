@@ -76,6 +76,15 @@ static uint32_t classed_of(const pleat_device_cache *c, uint32_t n_tokens, uint3
     return pleat__device_cache_has_policy(c) && n_looked > window ? n_looked - window : 0;
 }
 
+/* Are as many tokens classed as an image says?  Those that a later prompt's last part, of one token, lets leave the window
+ * are classed with the next counted step, as here. */
+static bool classed_is_sound(const pleat_device_cache *c, const pleat__image_header *head) {
+    const uint32_t n_classed = classed_of(c, head->n_tokens, head->n_prompt);
+    const uint32_t window = c->lanes.policy.window, every = c->lanes.policy.every;
+    return head->n_classed == n_classed ||
+           (every > 1 && head->n_classed < n_classed && head->n_tokens - window - head->n_classed <= every);
+}
+
 /* ---- pieces -------------------------------------------------------------------------------------- */
 
 static pleat_status take_stage(pleat_device_cache *c, pleat_error *err) {
@@ -386,8 +395,7 @@ static bool read_counts(pleat_device_cache *c, const uint8_t *in, uint64_t n_byt
                         pleat__image_parts *p) {
     if (!pleat__image_read_header(&c->image_form, in, n_bytes, head) || !parts_of(c, head->n_pages, p) ||
         p->n_bytes != n_bytes || head->n_stored != head->n_pages || head->base != 0 || head->n_tokens == 0 ||
-        head->n_tokens > c->opt.max_tokens || head->n_prompt > head->n_tokens ||
-        head->n_classed != classed_of(c, head->n_tokens, head->n_prompt) ||
+        head->n_tokens > c->opt.max_tokens || head->n_prompt > head->n_tokens || !classed_is_sound(c, head) ||
         !(head->ah == c->opt.spec.ah && head->al == c->opt.spec.al))
         return false;
     memset(c->n_each, 0, c->opt.n_layers * sizeof *c->n_each);

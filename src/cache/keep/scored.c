@@ -31,7 +31,8 @@ bool pleat__scored_end(const pleat__item_counts *n, const pleat_spec *spec, plea
     end->seal = n->flags & (PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL);
     if ((n->flags & PLEAT_ITEM_MORE) || n_after <= window + end->n_classed) return false;
     const uint32_t n_leaving = n_after - window - end->n_classed;
-    const bool is_step = n->n_new == 1 && n_leaving <= pleat__counted_every(spec);
+    const bool is_first_prompt = n->n_prompt == 0; /* whose last part may be a single token */
+    const bool is_step = n->n_new == 1 && !is_first_prompt && n_leaving <= pleat__counted_every(spec);
     if (is_step && !pleat__step_is_counted(spec, n_after)) return false;
     end->compaction = is_step ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
     end->n_classed = n_after - window;

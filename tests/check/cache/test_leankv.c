@@ -36,6 +36,7 @@ typedef struct world {
     pleat_cache *plain[2];     /* one lane each in the high and in the low format alone */
     lane *lanes[SEQS];         /* [LAYERS][HEADS] each */
     uint32_t n_classed[SEQS];  /* tokens that have left the window, and been classed */
+    bool has_prompt[SEQS];     /* its first prompt has ended */
     bool is_step[SEQS];        /* in generation, or as short as what is between counted steps */
     uint64_t open_bytes[SEQS]; /* what a sequence holds without a page */
     uint64_t n_moves[3][3];    /* [from][to], levels */
@@ -376,8 +377,10 @@ static uint32_t enter_share(world *w, const share *s) {
     for (uint32_t i = 0; i < LAYERS * HEADS; i++)
         for (uint32_t t = 0; t < s->n && every > 1; t++)
             w->lanes[s->seq][i].slots[0][w->lanes[s->seq][i].n_slots[0]++] = first + t;
+    const bool is_first = !w->has_prompt[s->seq];
+    w->has_prompt[s->seq] |= !s->more;
     if (s->more || n_tokens <= spec->window + n_classed) return n_classed;
-    w->is_step[s->seq] = s->n == 1 && n_tokens - spec->window - n_classed <= every;
+    w->is_step[s->seq] = s->n == 1 && !is_first && n_tokens - spec->window - n_classed <= every;
     return w->is_step[s->seq] && n_tokens % every > 0 ? n_classed : n_tokens - spec->window;
 }
 
@@ -452,6 +455,22 @@ static void live(const struct rig_spec *spec) {
     world_free(&w);
 }
 
+/* The last part of a first prompt is one token: it is no step of generation, however few tokens leave the window. */
+static void test_prompts_may_end_with_one_token(void) {
+    for (size_t i = 0; i < CHECK_COUNT(rig_specs) && check_failures() == 0; i++) {
+        check_context("%s", rig_specs[i].text);
+        world w = world_new(&rig_specs[i]);
+        const pleat_spec *spec = &w.rig.opt.spec;
+        const uint32_t n = spec->window + (uint32_t)check_between(1, spec->every > 1 ? spec->every : 1);
+        const share parts[] = {{0, n - 1, true}, {0, 1, false}};
+        run_step(&w, &parts[0], 1);
+        run_step(&w, &parts[1], 1);
+        if (spec->policy == PLEAT_POLICY_LEANKV) CHECK_EQ_U64(w.n_classed[0], n - spec->window);
+        for (uint32_t step = 0; step < 20; step++) run_step(&w, &parts[1], 1);
+        world_free(&w);
+    }
+}
+
 static void test_steps_match_the_oracle(void) {
     for (size_t i = 0; i < CHECK_COUNT(rig_specs) && check_failures() == 0; i++) {
         cache_logit_cap = check_below(3) ? 0 : 1.5f;
@@ -493,6 +512,7 @@ static void test_one_token_is_its_tiles(void) {
 }
 
 static const check_test tests[] = {{"steps_match_the_oracle", test_steps_match_the_oracle},
+                                   {"prompts_may_end_with_one_token", test_prompts_may_end_with_one_token},
                                    {"one_token_is_its_tiles", test_one_token_is_its_tiles}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

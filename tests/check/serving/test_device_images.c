@@ -140,6 +140,45 @@ static void images_are_the_cpus(void) {
     }
 }
 
+/* n tokens of the text from `from` on as a prompt, the last one by itself; the likeliest one afterwards. */
+static pleat_token read_in_parts(pleat_engine *e, pleat_seq seq, uint32_t from, uint32_t n) {
+    pleat_token token = -1;
+    const pleat_engine_item parts[] = {{.seq = seq, .tokens = text + from, .n_tokens = n - 1, .flags = PLEAT_ITEM_MORE},
+                                       {.seq = seq, .tokens = text + from + n - 1, .n_tokens = 1}};
+    for (int i = 0; i < 2; i++) CHECK_STATUS(pleat_engine_step_likeliest(e, &parts[i], 1, &token, NULL), PLEAT_OK);
+    return token;
+}
+
+/* However few tokens have left the window then, and behind a later prompt too. */
+static void prompts_may_end_with_one_token(void) {
+    enum { N = 24, WINDOW = 32 };
+    CHECK_DEVICE();
+    if (!load_once()) return;
+    for (size_t i = N_UNIFORM; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+        check_context("%s", formats[i]);
+        pleat_engine *gpu = engine_on(formats[i], 1, 0), *cpu = engine_on(formats[i], 0, 0);
+        for (uint32_t n = WINDOW + 1; n < WINDOW + 9 && check_failures() == 0; n++) {
+            pleat_token out[N];
+            pleat_seq seq;
+            CHECK_STATUS(pleat_engine_open(cpu, MAX_TOKENS, &seq), PLEAT_OK);
+            (void)read_in_parts(cpu, seq, 0, n);
+            image m = save(cpu, seq);
+            pleat_engine_close(gpu, take_over(gpu, &m));
+            drop(cpu, &m);
+            const pleat_token token = read_in_parts(cpu, seq, n, 5);
+            m = save(cpu, seq);
+            const pleat_seq over = restore(gpu, &m);
+            go_on(gpu, over, token, N, out);
+            CHECK(pleat_engine_is_valid(gpu));
+            drop(cpu, &m);
+            pleat_engine_close(gpu, over);
+            pleat_engine_close(cpu, seq);
+        }
+        pleat_engine_destroy(&gpu);
+        pleat_engine_destroy(&cpu);
+    }
+}
+
 /* Who leaves is closed while its bytes are on their way, beside steps of another; or its image is not wanted any more. */
 static void images_leave_beside_steps(void) {
     enum { N = 24 };
@@ -364,6 +403,7 @@ int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"hashes are xxh3", hashes_are_xxh3},
         {"images are the cpu's", images_are_the_cpus},
+        {"prompts may end with one token", prompts_may_end_with_one_token},
         {"images leave beside steps", images_leave_beside_steps},
         {"windows have images", windows_have_images},
         {"what cannot be restored changes nothing", what_cannot_be_restored_changes_nothing},
