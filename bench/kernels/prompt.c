@@ -141,6 +141,7 @@ static double receive_once(const job *j) {
         const pleat__attn_prompt_received args = {.run = run,
                                                   .causal = causal,
                                                   .self_seen = j->self_seen,
+                                                  .step = 1,
                                                   .slot_from = 0,
                                                   .slot_to = run->n_slots,
                                                   .n_queries = N_QUERIES,

@@ -144,7 +144,7 @@ PLEAT_API pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cach
 /* One layer of it: class the tokens, quantise those that stay and place them.
  *   k, v      [n_tokens][n_kv_heads][head_dim] f16, positions applied, aligned to 8
  *   received  [n_kv_heads][n_tokens] f32: attention that each token received from later ones, of the group's heads the
- *             largest, summed over queries; not read, and may be NULL, but for leankv */
+ *             largest, summed over queries that are counted (leankv's every); not read, and may be NULL, but for leankv */
 PLEAT_API pleat_status pleat_device_cache_prompt(pleat_device_cache *cache, uint32_t layer, const void *k,
                                                  const void *v, const float *received, void *stream, pleat_error *err);
 

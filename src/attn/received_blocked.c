@@ -35,7 +35,7 @@ typedef struct walk {
 static void walk_init(walk *w, const pleat__attn_prompt_received *args, const pleat__prompt_ops *ops) {
     const size_t d = args->head_dim;
     *w = (walk){.args = args, .ops = ops, .seen = args->causal ? args->self_seen : args->run->n_slots};
-    w->step = args->causal ? 1 : 0;
+    w->step = args->causal ? args->step : 0;
     pleat__prompt_block b = {.head_dim = args->head_dim, .n_group = args->n_group};
     b.q = args->scratch;
     w->k = b.q + PLEAT__PROMPT_ROWS * d;
@@ -95,7 +95,7 @@ void pleat__attn_prompt_received_blocked(const pleat__attn_prompt_received *args
     for (uint32_t slot = args->slot_from; slot < args->slot_to; slot += SPAN_KEYS) {
         const uint32_t end = pleat__min_u32(args->slot_to, slot + SPAN_KEYS);
         /* the first query that attends to `slot` */
-        const uint32_t first = w.seen > slot ? 0 : w.step ? slot - w.seen + 1 : args->n_queries;
+        const uint32_t first = w.seen > slot ? 0 : w.step ? (slot - w.seen) / w.step + 1 : args->n_queries;
         if (first >= args->n_queries) break;
         read_span(&w, slot, end);
         for (uint32_t i = first; i < args->n_queries; i += block_queries)

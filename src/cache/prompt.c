@@ -256,23 +256,23 @@ static received_range find_range(const pleat__layer_job *job, const pleat__step_
     return r;
 }
 
-/* Score `idx` of each slot becomes a share of what it was, and what the slot has received. */
-static void add_scores(const received_range *r, uint32_t idx, float kept, const float *received) {
+/* Score `idx` of each slot becomes a share of what it was, and `times` what the slot has received. */
+static void add_scores(const received_range *r, uint32_t idx, float kept, float times, const float *received) {
     const uint32_t page_tokens = r->pages.layout->tokens;
     for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) {
         const uint32_t slot = r->score_slot + i;
         if (slot < r->n_sealed) continue;
         uint8_t *page = pleat__kv_page(&r->pages, slot / page_tokens);
         float *score = pleat__head_scores(r->pages.layout, page, idx) + slot % page_tokens;
-        *score = *score < INFINITY ? *score * kept + received[i] : *score; /* 0 * infinity is no number */
+        *score = *score < INFINITY ? *score * kept + times * received[i] : *score; /* 0 * infinity is no number */
     }
 }
 
 /* The first of the item's queries that count, and what share of earlier scores stays: policy/evict.h. */
 static uint32_t first_query(const pleat_cache *c, const pleat__step_item *item, float *kept) {
-    const uint32_t window = c->counting.n_queries;
+    const uint32_t window = c->counting.n_queries, every = pleat__counted_every(&c->opt.spec);
     *kept = 1;
-    if (window == 0) return 0;
+    if (window == 0) return every - 1 - item->n_before % every;
     const uint32_t n = pleat__min_u32(item->n_new, window);
     *kept = (float)(window - n) / (float)window;
     return item->n_new - n;
@@ -286,7 +286,7 @@ static void receive(const pleat_cache *c, const received_range *r, pleat__attn_p
     const uint32_t n_together = c->counting.is_by_head ? 1 : n_heads;
     args.received = received;
     for (uint32_t g = 0; g < n_together; g++, args.q += c->opt.head_dim, args.lse2++) c->attn.prompt_received(&args);
-    add_scores(r, idx, kept, received);
+    add_scores(r, idx, kept, (float)pleat__counted_every(&c->opt.spec), received);
 }
 
 /* What the range has received from all strands. */
@@ -296,7 +296,7 @@ static void add_strands(const pleat_cache *c, const pleat__step_item *item, uint
         const float *given = strand_at(c, item, head, strand) + r->at;
         for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) received[i] += given[i];
     }
-    add_scores(r, c->counting.first, 1, received);
+    add_scores(r, c->counting.first, 1, 1, received);
 }
 
 /* ---- what queries would miss (policy/dropkv.h) ---------------------------------------------------- */
@@ -343,7 +343,7 @@ static void miss(const pleat_cache *c, const received_range *r, const pleat__att
             }
         }
     }
-    add_scores(r, c->counting.first, kept, missed);
+    add_scores(r, c->counting.first, kept, 1, missed);
 }
 
 /* ---- what a replay's queries give at most (policy/kvzip.c) ----------------------------------------- */
@@ -385,27 +385,30 @@ static const pleat__step_item *received_item(const pleat_cache *c, uint32_t unit
     return &c->step.items[c->step.prompt_items[i]];
 }
 
-/* What a range receives from the queries of a KV head from `first` on; q and lse2 are those of its first query head. */
+/* What a range receives from the queries of a KV head that count, from `first` on; q and lse2 are those of its first query
+ * head. */
 static pleat__attn_prompt_received received_args(const pleat__layer_job *job, const pleat__step_item *item,
                                                  uint32_t head, const received_range *r, uint32_t first,
                                                  void *scratch) {
     const pleat_cache *c = job->cache;
+    const uint32_t every = pleat__counted_every(&c->opt.spec), n_rest = first < item->n_new ? item->n_new - first : 0;
     const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
     return (pleat__attn_prompt_received){
         .run = &r->run,
         .causal = r->causal,
         .self_seen = first,
+        .step = every,
         .slot_from = r->slot_from,
         .slot_to = r->slot_to,
-        .n_queries = item->n_new - first,
+        .n_queries = pleat__div_up_u32(n_rest, every),
         .n_group = c->counting.is_largest ? c->n_group : 1,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
         .cap2 = c->cap2,
         .q = job->q + row_head * c->opt.head_dim,
-        .q_stride = (size_t)c->opt.n_q_heads * c->opt.head_dim,
+        .q_stride = (size_t)c->opt.n_q_heads * c->opt.head_dim * every,
         .lse2 = c->work.lse2 + row_head,
-        .lse2_stride = c->opt.n_q_heads,
+        .lse2_stride = (size_t)c->opt.n_q_heads * every,
         .quant = &c->quant,
         .scratch = scratch,
     };

@@ -22,11 +22,10 @@
  *         c stays high whatever it received.  Victims: the least significant high token outside the window, c included,
  *         which becomes low, dropped or stays; and the least significant low token, dropped if its level is drop
  *
- * every > 1: in generation only a step that makes N a multiple of every is counted.  Its attention counts `every` times
- * over, for all steps since the last one, so that significance is still about the mean.  A token that came between two
- * counted steps has up to every-1 queries too many, of at least `window`; so has every token after a prompt.  Other steps
- * count and class nothing: up to every-1 tokens more are high.  A part of a prompt that has one token is read as such a
- * step, so with -b 1 all are.  At the end of a counted step, together:
+ * every > 1: of prompts and of generation only tokens that make N a multiple of every are counted as queries.  What they
+ * attend to counts `every` times over, for all since the last one, so that significance is still about the mean.  A token
+ * has up to every-1 queries too many or too few, of at least `window`.  Other steps of generation count and class nothing:
+ * up to every-1 tokens more are high.  At the end of a counted step, together:
  *
  *     of the high side   tokens outside the window whose level() is not high become low or are dropped
  *     of the low side    tokens whose level() is drop are dropped

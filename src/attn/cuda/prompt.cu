@@ -16,14 +16,17 @@
 #define PAIRS_FROM 16384u /* keys: power limits such a prompt, and pairs of blocks take less for their copies */
 #define L2_BYTES ((uint64_t)40 << 20) /* A100's; an H200 has 50 MB */
 
+static uint32_t every_of(const pleat__device_prompt_attn *p) { return p->every > 1 ? p->every : 1; }
+
 /* Queries of a span: n_keys/128 * n_heads blocks times n_splits units. */
 static void plan_splits(const pleat__device_prompt_attn *p, uint32_t *n_splits, uint32_t *span) {
     const uint64_t blocks = (uint64_t)((p->n_tokens + 127) / 128) * p->n_kv_heads;
     uint64_t splits = (TARGET_UNITS + blocks - 1) / (blocks ? blocks : 1);
     if (splits > MAX_SPLITS) splits = MAX_SPLITS;
-    const uint64_t even = (p->max_tokens + splits - 1) / splits;
+    const uint64_t n_queries = (p->max_tokens + every_of(p) - 1) / every_of(p);
+    const uint64_t even = (n_queries + splits - 1) / splits;
     *span = (uint32_t)((even + SPAN_STEP - 1) / SPAN_STEP * SPAN_STEP);
-    *n_splits = (p->max_tokens + *span - 1) / *span;
+    *n_splits = (uint32_t)((n_queries + *span - 1) / *span);
 }
 
 extern "C" uint64_t pleat__device_prompt_attn_workspace(const pleat__device_prompt_attn *p) {
@@ -57,6 +60,10 @@ static pleat_status check(const pleat__device_prompt_attn *p, pleat_error *err) 
                   PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: a chunk is one prompt, and receives nothing");
     PLEAT_FAIL_IF(!(p->scale > 0) || p->scale > 1e30f, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "prompt attention: scale must be positive");
+    const uint32_t every = every_of(p);
+    PLEAT_FAIL_IF(every > 128 || (every & (every - 1)) || (every > 1 && (p->n_seqs != 1 || p->starts)), err,
+                  PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: every %uth query of one prompt cannot be counted",
+                  every);
     const uint64_t width = (uint64_t)p->n_kv_heads * p->head_dim;
     PLEAT_FAIL_IF(p->q_stride < width * p->n_group || p->kv_stride < width || p->out_stride < width * p->n_group, err,
                   PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: a stride is shorter than a token");
@@ -65,6 +72,23 @@ static pleat_status check(const pleat__device_prompt_attn *p, pleat_error *err) 
                       (!p->workspace && pleat__device_prompt_attn_workspace(p)),
                   err, PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: tensors must be aligned to 16 bytes");
     return PLEAT_OK;
+}
+
+/* Pass 2, whose queries may be some of the prompt's. */
+static pleat_status receive(const pleat__prompt_args *of, prompt_maps *maps, bool by_wgmma, pleat__device_stream stream,
+                            pleat_error *err) {
+    pleat__prompt_args args = *of;
+    const uint32_t n_skipped = args.every - 1;
+    args.p.q += (uint64_t)n_skipped * args.p.q_stride;
+    args.p.q_stride *= args.every;
+    args.p.lse2 += (uint64_t)n_skipped * args.lse2_stride;
+    args.lse2_stride *= args.every;
+    if (args.every > 1 && args.p.n_tokens < args.every)
+        return pleat__device_fill(args.p.received, 0, (uint64_t)args.p.n_kv_heads * args.p.n_tokens * sizeof(float),
+                                  stream, err);
+    if (!by_wgmma) return pleat__prompt_received_mma(&args, stream, err);
+    if (args.every > 1) PLEAT_TRY(pleat__prompt_query_map(&args, maps, err));
+    return pleat__prompt_received_wgmma(&args, maps, stream, err);
 }
 
 /* Both passes by wgmma, or by mma.sync. */
@@ -77,10 +101,7 @@ static pleat_status run(const pleat__prompt_args *args, bool by_wgmma, pleat__de
         PLEAT_TRY(pleat__prompt_attend_mma(args, stream, err));
     }
     if (!args->p.received) return PLEAT_OK;
-    if (by_wgmma)
-        PLEAT_TRY(pleat__prompt_received_wgmma(args, &maps, stream, err));
-    else
-        PLEAT_TRY(pleat__prompt_received_mma(args, stream, err));
+    PLEAT_TRY(receive(args, &maps, by_wgmma, stream, err));
     return args->n_splits == 1 ? PLEAT_OK : pleat__prompt_add_up(args, stream, err);
 }
 
@@ -92,8 +113,12 @@ extern "C" pleat_status pleat__device_prompt_attn_run(const pleat__device_prompt
     if (prompt->kernel != PLEAT__PROMPT_MMA) PLEAT_TRY(pleat__prompt_has_wgmma(&by_wgmma, err));
     PLEAT_FAIL_IF(prompt->kernel >= PLEAT__PROMPT_WGMMA && !by_wgmma, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "prompt attention: this GPU, or this build, has no wgmma");
-    pleat__prompt_args args = {*prompt, prompt->scale * LOG2_E, static_cast<float *>(prompt->workspace), 1, 0, {0, 0},
-                               false};
+    pleat__prompt_args args = {};
+    args.p = *prompt;
+    args.scale2 = prompt->scale * LOG2_E;
+    args.partial = static_cast<float *>(prompt->workspace);
+    args.every = every_of(prompt);
+    args.lse2_stride = prompt->n_kv_heads * prompt->n_group;
     plan_splits(prompt, &args.n_splits, &args.span);
     plan_turns(prompt, args.turn_heads);
     args.in_pairs = prompt->kernel == PLEAT__PROMPT_PAIRS ||

@@ -57,6 +57,8 @@ typedef struct pleat__device_prompt_attn {
     uint32_t out_stride;
     float *lse2;     /* [n_tokens][n_kv_heads * n_group] log2 of the sum of 2^logit2 */
     float *received; /* [n_kv_heads][n_tokens], overwritten; NULL: pass 2 is left out */
+    uint32_t every; /* received: `every` times from the queries every-1, 2*every-1, ..; 0: 1.  Above that a power of two
+                      * to 128, and one prompt */
     void *workspace; /* pleat__device_prompt_attn_workspace() bytes, aligned to 16; may be NULL where that is 0 */
     pleat__device_prompt_kernel kernel;
 } pleat__device_prompt_attn;

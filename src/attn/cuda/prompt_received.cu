@@ -25,7 +25,7 @@ static_assert(KEYS == N_STAGES * QUERIES, "the queries' stages take the keys' ti
 typedef struct walk {
     const uint16_t *q; /* the prompt's first query, the group's first head */
     const float *lse2;
-    uint32_t n_heads;
+    uint32_t lse2_stride;
     uint32_t n_queries; /* of the prompt */
     uint32_t query;     /* the next tile's first query */
     uint32_t group;     /* the next tile's head in the group */
@@ -39,7 +39,7 @@ static __device__ inline void fetch(const pleat__device_prompt_attn &p, walk *w,
         const uint32_t query = w->query + threadIdx.x;
         const bool live = query < w->n_queries;
         pleat__copy_4_or_zeros(lse2_row + threadIdx.x * 4,
-                               w->lse2 + (uint64_t)(live ? query : 0) * w->n_heads + w->group, live);
+                               w->lse2 + (uint64_t)(live ? query : 0) * w->lse2_stride + w->group, live);
     }
     if (++w->group == p.n_group) {
         w->group = 0;
@@ -78,7 +78,7 @@ static __device__ inline void meet(float (&x)[2][QUERIES / 8][4], const uint32_t
 
 /* sum += 2^x of the queries that attend to the key (all, or those after it and before n_queries); x starts again. */
 static __device__ inline void add(float (&sum)[2][2], float (&x)[2][QUERIES / 8][4], bool all, uint32_t key,
-                                  uint32_t query, uint32_t n_queries) {
+                                  uint32_t query, uint32_t n_queries, uint32_t every) {
     const uint32_t thread = threadIdx.x & 31;
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
@@ -87,7 +87,8 @@ static __device__ inline void add(float (&sum)[2][2], float (&x)[2][QUERIES / 8]
 #pragma unroll
             for (uint32_t e = 0; e < 4; e++) {
                 const uint32_t at = query + n * 8 + (thread & 3) * 2 + (e & 1);
-                const bool counts = all || (at > key + i * 16 + (e >> 1) * 8 + thread / 4 && at < n_queries);
+                const uint32_t token = (at + 1) * every - 1;
+                const bool counts = all || (token > key + i * 16 + (e >> 1) * 8 + thread / 4 && at < n_queries);
                 sum[i][e >> 1] += counts ? power_of_two(x[i][n][e]) : 0.0f;
                 x[i][n][e] = -INFINITY;
             }
@@ -109,7 +110,7 @@ static __device__ inline void take_keys(uint32_t (&a)[2][D / 16][4], uint32_t ti
     __syncthreads();
 }
 
-static __device__ inline void store_sums(float *to, float (&sum)[2][2], uint32_t key, uint32_t n_keys) {
+static __device__ inline void store_sums(float *to, float (&sum)[2][2], uint32_t key, uint32_t n_keys, float times) {
     const uint32_t thread = threadIdx.x & 31;
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
@@ -119,9 +120,16 @@ static __device__ inline void store_sums(float *to, float (&sum)[2][2], uint32_t
             x += __shfl_xor_sync(~0u, x, 1);
             x += __shfl_xor_sync(~0u, x, 2);
             const uint32_t at = key + i * 16 + h * 8 + thread / 4;
-            if ((thread & 3) == 0 && at < n_keys) to[at] = x;
+            if ((thread & 3) == 0 && at < n_keys) to[at] = x * times;
         }
     }
+}
+
+/* Of keys that no query comes after, where they have their first split. */
+static __device__ inline void store_nothing(const pleat__prompt_args &args, float *to, uint32_t first, uint32_t n_keys,
+                                            uint32_t split) {
+    const uint32_t key = first + threadIdx.x;
+    if (first / args.every / args.span == split && threadIdx.x < KEYS && key < n_keys) to[key] = 0;
 }
 
 /* Grid: KV heads times blocks of keys times splits, 1, prompts. */
@@ -133,17 +141,22 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) receive(co
     const prompt_seq seq = find_seq(p, blockIdx.z);
     const prompt_turn turn = take_turn(args.turn_heads[1], p.n_kv_heads);
     const uint32_t head = turn.head, split = turn.block % args.n_splits, first = turn.block / args.n_splits * KEYS;
-    const uint32_t from = max(first, split * args.span);
-    const uint32_t to = min(seq.n, args.span < seq.n - split * args.span ? (split + 1) * args.span : seq.n);
-    if (first >= seq.n || split * args.span >= seq.n || from >= to) return;
-    const uint32_t n_heads = p.n_kv_heads * p.n_group, tiles = pleat__shared_address(shared);
+    const uint32_t n_queries = seq.n / args.every, from = max(first / args.every, split * args.span);
+    const uint32_t to = min(n_queries, (split + 1) * args.span);
+    float *out = args.n_splits == 1 ? p.received : args.partial + (uint64_t)split * p.n_kv_heads * p.n_tokens;
+    if (first >= seq.n) return;
+    if (from >= to) {
+        store_nothing(args, out + (uint64_t)head * p.n_tokens + seq.first, first, seq.n, split);
+        return;
+    }
+    const uint32_t tiles = pleat__shared_address(shared);
     uint32_t a[2][D / 16][4];
     take_keys<D>(a, tiles, p.k + (uint64_t)seq.first * p.kv_stride + head * D, p.kv_stride, first, seq.n);
 
     walk w = {p.q + (uint64_t)seq.first * p.q_stride + (uint64_t)head * p.n_group * D,
-              p.lse2 + (uint64_t)seq.first * n_heads + head * p.n_group,
-              n_heads,
-              seq.n,
+              p.lse2 + (uint64_t)seq.first * args.lse2_stride + head * p.n_group,
+              args.lse2_stride,
+              n_queries,
               from,
               0};
 #pragma unroll
@@ -153,7 +166,7 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) receive(co
     }
     const uint32_t key = first + threadIdx.x / 32 * WARP_KEYS; /* the warp's first */
     float sum[2][2] = {}, x[2][QUERIES / 8][4];
-    add(sum, x, false, key, 0, 0); /* nothing, but x starts */
+    add(sum, x, false, key, 0, 0, 1); /* nothing, but x starts */
     for (uint32_t query = from, group = 0, stage = 0; query < to; stage = (stage + 1) % N_STAGES) {
         pleat__copies_wait<N_STAGES - 2>();
         __syncthreads(); /* the tile is here, and all are done with the one before, where the next goes */
@@ -162,12 +175,12 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) receive(co
         pleat__copies_commit();
         meet<D>(x, a, tiles + stage * tile_bytes, lse2[stage], args.scale2);
         if (++group < p.n_group) continue;
-        add(sum, x, query > key + WARP_KEYS - 1 && query + QUERIES <= to, key, query, to);
+        const bool all = (query + 1) * args.every - 1 > key + WARP_KEYS - 1 && query + QUERIES <= to;
+        add(sum, x, all, key, query, to, args.every);
         group = 0;
         query += QUERIES;
     }
-    float *out = args.n_splits == 1 ? p.received : args.partial + (uint64_t)split * p.n_kv_heads * p.n_tokens;
-    store_sums(out + (uint64_t)head * p.n_tokens + seq.first, sum, key, seq.n);
+    store_sums(out + (uint64_t)head * p.n_tokens + seq.first, sum, key, seq.n, (float)args.every);
 }
 
 /* Grid: blocks of keys, KV heads, prompts.  A key's first split is the one that its block is in. */
@@ -177,8 +190,9 @@ static __global__ void __launch_bounds__(KEYS) add_up(const pleat__prompt_args a
     const uint32_t key = blockIdx.x * KEYS + threadIdx.x;
     if (key >= seq.n) return;
     const uint64_t at = (uint64_t)blockIdx.y * p.n_tokens + seq.first + key;
+    const uint32_t own = blockIdx.x * KEYS / args.every / args.span, n_queries = seq.n / args.every;
     float sum = 0;
-    for (uint32_t s = blockIdx.x * KEYS / args.span; s < args.n_splits && s * args.span < seq.n; s++)
+    for (uint32_t s = own; s < args.n_splits && (s == own || s * args.span < n_queries); s++)
         sum += args.partial[(uint64_t)s * p.n_kv_heads * p.n_tokens + at];
     p.received[at] = sum;
 }

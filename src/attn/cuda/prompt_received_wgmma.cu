@@ -34,18 +34,18 @@ typedef struct received_place {
 
 /* All of warpgroup 0. */
 template <int D>
-static __device__ inline void produce(const pleat__device_prompt_attn &p, const received_place &at,
-                                      const prompt_maps &maps, received_barriers *b) {
+static __device__ inline void produce(const pleat__prompt_args &args, const received_place &at, const prompt_maps &maps,
+                                      received_barriers *b) {
+    const pleat__device_prompt_attn &p = args.p;
     constexpr uint32_t bytes = TILE_ROWS * D * 2;
     if (threadIdx.x == 0) {
         barrier_expect(&b->k_full, bytes);
         copy_tile<D>(at.k_tile, &maps.k, at.head, at.seq.first + at.first, &b->k_full);
     }
-    const uint32_t n_heads = p.n_kv_heads * p.n_group;
     uint32_t i = 0;
     for (uint32_t query = at.from; query < at.to; query += TILE_ROWS) {
         const uint32_t own = query + threadIdx.x;
-        const float *lse2 = p.lse2 + (uint64_t)(at.seq.first + own) * n_heads + at.head * p.n_group;
+        const float *lse2 = p.lse2 + (uint64_t)(at.seq.first + own) * args.lse2_stride + at.head * p.n_group;
         for (uint32_t g = 0; g < p.n_group; g++, i++) {
             const uint32_t stage = i % STAGES;
             const float shift = own < at.to ? lse2[g] : INFINITY;
@@ -77,12 +77,13 @@ static __device__ inline void meet(float (&x)[64], const float (&s)[64], const f
 }
 
 /* sum += 2^x; of the diagonal's tile only queries after the key.  `key` is the thread's first row. */
-template <bool DIAGONAL> static __device__ inline void add(float (&sum)[2], const float (&x)[64], uint32_t key) {
+template <bool DIAGONAL>
+static __device__ inline void add(float (&sum)[2], const float (&x)[64], uint32_t key, uint32_t every) {
     const uint32_t column = (threadIdx.x & 3) * 2;
 #pragma unroll
     for (uint32_t i = 0; i < 64; i++) {
         const uint32_t query = i / 4 * 8 + column + (i & 1);
-        const bool counts = !DIAGONAL || query > key + (i >> 1 & 1) * 8;
+        const bool counts = !DIAGONAL || (query + 1) * every - 1 > key + (i >> 1 & 1) * 8;
         sum[i >> 1 & 1] += counts ? power_of_two(x[i]) : 0.0f;
     }
 }
@@ -93,6 +94,7 @@ template <int D> struct receive_rows {
     float x[64];           /* largest logits so far of a tile's queries */
     float sum[2];          /* what its two keys received */
     uint32_t key;          /* the first of its keys in the block; the second is 8 more */
+    uint32_t every;        /* tokens from query to query */
 };
 
 /* Products with a tile, left under way. */
@@ -116,9 +118,9 @@ static __device__ inline void rows_init(receive_rows<D> &r, const received_place
 /* What a tile's queries give, once all heads of the group are met. */
 template <int D> static __device__ inline void add_tile(receive_rows<D> &r, bool is_diagonal) {
     if (is_diagonal)
-        add<true>(r.sum, r.x, r.key);
+        add<true>(r.sum, r.x, r.key, r.every);
     else
-        add<false>(r.sum, r.x, r.key);
+        add<false>(r.sum, r.x, r.key, r.every);
 }
 
 /* What a tile gives is added up beside the next one's first product.  Warpgroups take no turns: with them, and in halves of
@@ -133,7 +135,7 @@ static __device__ inline void consume(receive_rows<D> &r, const received_place &
     for (uint32_t i = 0, g = 0; i < n_tiles; g = g + 1 == n_group ? 0 : g + 1) {
         const uint32_t stage = i % STAGES, q_low = describe(at.q_tiles + stage * (TILE_ROWS * D * 2), 16);
         start<D>(s, r, q_low);
-        if (g == 0 && i > 0) add_tile(r, at.from == at.first && i == n_group);
+        if (g == 0 && i > 0) add_tile(r, at.from * r.every == at.first && i == n_group);
         i++;
         if (i < n_tiles) barrier_wait(&b->full[i % STAGES], i / STAGES & 1);
         wgmma_wait<0>();
@@ -144,16 +146,16 @@ static __device__ inline void consume(receive_rows<D> &r, const received_place &
             meet<false>(r.x, s, b->lse2[stage], scale2);
         barrier_arrive(&b->empty[stage]);
     }
-    add_tile(r, at.from == at.first && n_tiles == n_group);
+    add_tile(r, at.from * r.every == at.first && n_tiles == n_group);
 }
 
-static __device__ inline void store_sums(float *to, const float (&sum)[2], uint32_t key, uint32_t n_keys) {
+static __device__ inline void store_sums(float *to, const float (&sum)[2], uint32_t key, uint32_t n_keys, float times) {
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
         float x = sum[h];
         x += __shfl_xor_sync(~0u, x, 1);
         x += __shfl_xor_sync(~0u, x, 2);
-        if ((threadIdx.x & 3) == 0 && key + h * 8 < n_keys) to[key + h * 8] = x;
+        if ((threadIdx.x & 3) == 0 && key + h * 8 < n_keys) to[key + h * 8] = x * times;
     }
 }
 
@@ -170,9 +172,17 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     const prompt_turn turn = take_turn(args.turn_heads[1], p.n_kv_heads);
     const uint32_t split = turn.block % args.n_splits;
     received_place at = {find_seq(p, blockIdx.z), turn.head, turn.block / args.n_splits * TILE_ROWS, 0, 0, 0, 0};
-    at.from = max(at.first, split * args.span);
-    at.to = min(at.seq.n, (split + 1) * args.span);
-    if (at.first >= at.seq.n || at.from >= at.to) return;
+    at.from = max(at.first / args.every, split * args.span);
+    at.to = min(at.seq.n / args.every, (split + 1) * args.span);
+    float *out = args.n_splits == 1 ? p.received : args.partial + (uint64_t)split * p.n_kv_heads * p.n_tokens;
+    out += (uint64_t)at.head * p.n_tokens + at.seq.first;
+    if (at.first >= at.seq.n) return;
+    if (at.from >=
+        at.to) { /* no query comes after these keys: they receive nothing, where they have their first split */
+        const uint32_t key = at.first + threadIdx.x;
+        if (at.first / args.every / args.span == split && threadIdx.x < TILE_ROWS && key < at.seq.n) out[key] = 0;
+        return;
+    }
     at.k_tile = (pleat__shared_address(shared) + 1023) & ~1023u;
     at.q_tiles = at.k_tile + TILE_ROWS * D * 2;
     if (threadIdx.x == 0) {
@@ -186,14 +196,14 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     __syncthreads();
     if (threadIdx.x < 128) {
         registers_give<40>();
-        produce<D>(p, at, maps, &barriers);
+        produce<D>(args, at, maps, &barriers);
     } else {
         registers_take<232>();
         receive_rows<D> r;
+        r.every = args.every;
         rows_init<D>(r, at, &barriers);
         consume<D>(r, at, &barriers, p.n_group, args.scale2);
-        float *out = args.n_splits == 1 ? p.received : args.partial + (uint64_t)split * p.n_kv_heads * p.n_tokens;
-        store_sums(out + (uint64_t)at.head * p.n_tokens + at.seq.first, r.sum, at.first + r.key, at.seq.n);
+        store_sums(out, r.sum, at.first + r.key, at.seq.n, (float)args.every);
     }
 #else
     (void)args;
@@ -234,18 +244,33 @@ static bool encode(encode_fn fn, CUtensorMap *map, const uint16_t *data, const p
               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-extern "C" pleat_status pleat__prompt_maps(const pleat__device_prompt_attn *p, prompt_maps *maps, pleat_error *err) {
+static pleat_status find_encode(encode_fn *make, pleat_error *err) {
     void *fn = NULL;
     cudaDriverEntryPointQueryResult found;
     PLEAT_CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000, cudaEnableDefault, &found),
                    "finding the driver's tensor maps", err);
     PLEAT_FAIL_IF(found != cudaDriverEntryPointSuccess || !fn, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "the driver has no tensor maps");
-    const encode_fn make = reinterpret_cast<encode_fn>(fn);
+    *make = reinterpret_cast<encode_fn>(fn);
+    return PLEAT_OK;
+}
+
+extern "C" pleat_status pleat__prompt_maps(const pleat__device_prompt_attn *p, prompt_maps *maps, pleat_error *err) {
+    encode_fn make;
+    PLEAT_TRY(find_encode(&make, err));
     const uint32_t n_heads = p->n_kv_heads * p->n_group, n_keys = p->n_past + p->n_tokens;
     PLEAT_FAIL_IF(!encode(make, &maps->q, p->q, p, p->n_tokens, n_heads, p->q_stride) ||
                       !encode(make, &maps->k, p->k, p, n_keys, p->n_kv_heads, p->kv_stride) ||
                       !encode(make, &maps->v, p->v, p, n_keys, p->n_kv_heads, p->kv_stride),
+                  err, PLEAT_E_DEVICE, PLEAT_NOWHERE, "the driver refuses a prompt's tensor map");
+    return PLEAT_OK;
+}
+
+extern "C" pleat_status pleat__prompt_query_map(const pleat__prompt_args *args, prompt_maps *maps, pleat_error *err) {
+    const pleat__device_prompt_attn *p = &args->p;
+    encode_fn make;
+    PLEAT_TRY(find_encode(&make, err));
+    PLEAT_FAIL_IF(!encode(make, &maps->q, p->q, p, p->n_tokens / args->every, p->n_kv_heads * p->n_group, p->q_stride),
                   err, PLEAT_E_DEVICE, PLEAT_NOWHERE, "the driver refuses a prompt's tensor map");
     return PLEAT_OK;
 }

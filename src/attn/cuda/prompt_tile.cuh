@@ -26,6 +26,8 @@ typedef struct pleat__prompt_args {
     pleat__device_prompt_attn p;
     float scale2;           /* scale * log2(e) */
     float *partial;         /* [n_splits][n_kv_heads][n_tokens] */
+    uint32_t every;         /* pass 2: query j is token (j+1)*every - 1; p.q, p.q_stride and p.lse2 are those of j's */
+    uint32_t lse2_stride;   /* from query to query */
     uint32_t n_splits;      /* of the queries, in pass 2 */
     uint32_t span;          /* queries of a split */
     uint32_t turn_heads[2]; /* [pass] heads that blocks work on at a time: see take_turn() */

@@ -154,6 +154,9 @@ static __device__ inline void turn_pass(void) {
 /* Fill in the maps.  PLEAT_E_DEVICE: this driver makes none. */
 extern "C" pleat_status pleat__prompt_maps(const pleat__device_prompt_attn *p, prompt_maps *maps, pleat_error *err);
 
+/* The map of q for pass 2 where not every query counts. */
+extern "C" pleat_status pleat__prompt_query_map(const pleat__prompt_args *args, prompt_maps *maps, pleat_error *err);
+
 extern "C" pleat_status pleat__prompt_attend_wgmma(const pleat__prompt_args *args, const prompt_maps *maps,
                                                    pleat__device_stream stream, pleat_error *err);
 extern "C" pleat_status pleat__prompt_received_wgmma(const pleat__prompt_args *args, const prompt_maps *maps,

@@ -48,32 +48,38 @@ static check_buf new_scratch(const attn_case *c) {
     return scratch;
 }
 
-/* Let queries [from, to) give to slots [slot_from, slot_to) of a run; needs their lse2 in r. */
-static void run_received(const attn_case *c, const prompt_variant *v, results *r, int which, uint32_t from, uint32_t to,
-                         uint32_t slot_from, uint32_t slot_to) {
+/* Let queries from, from + step, .. below `to` give to slots [slot_from, slot_to) of a run; needs their lse2 in r. */
+static void run_received_in(const attn_case *c, const prompt_variant *v, results *r, int which, uint32_t step,
+                            uint32_t from, uint32_t to, uint32_t slot_from, uint32_t slot_to) {
     pleat__quant_dsp quant;
     pleat__quant_dsp_init(&quant, pleat_cpu_flags());
     check_buf scratch = new_scratch(c);
     const pleat__attn_prompt_received args = {.run = &c->sides[which].run,
                                               .causal = which == SELF,
                                               .self_seen = which == SELF ? c->self_seen + from : 12345,
+                                              .step = step,
                                               .slot_from = slot_from,
                                               .slot_to = slot_to,
-                                              .n_queries = to - from,
+                                              .n_queries = pleat__div_up_u32(to - from, step),
                                               .n_group = c->n_group,
                                               .head_dim = c->d,
                                               .scale = c->scale,
                                               .cap2 = c->cap2,
                                               .q = c->q + from * c->stride,
-                                              .q_stride = c->stride,
+                                              .q_stride = c->stride * step,
                                               .lse2 = (const float *)r->lse2.p + from * lse2_stride(c),
-                                              .lse2_stride = lse2_stride(c),
+                                              .lse2_stride = lse2_stride(c) * step,
                                               .received = (float *)r->received[which].p + slot_from,
                                               .quant = &quant,
                                               .scratch = scratch.p};
     v->received(&args);
     CHECK(check_buf_is_intact(&scratch));
     check_buf_free(&scratch);
+}
+
+static void run_received(const attn_case *c, const prompt_variant *v, results *r, int which, uint32_t from, uint32_t to,
+                         uint32_t slot_from, uint32_t slot_to) {
+    run_received_in(c, v, r, which, 1, from, to, slot_from, slot_to);
 }
 
 /* All queries to all slots. */
@@ -388,6 +394,35 @@ static void test_cut_anywhere(void) {
     }
 }
 
+/* Every step-th query gives what these give one by one. */
+static void test_some_queries(void) {
+    for (uint64_t n = check_rounds(60, 10); n-- > 0 && check_failures() == 0;) {
+        const data x = {.kind = 0, .k_size = 1, .v_size = 1};
+        attn_case c;
+        random_case(&c, &x, 1, 150);
+        const uint32_t step = 1u << check_below(4), from = (uint32_t)check_below(step);
+        for (size_t k = 0; k < CHECK_COUNT(prompt_variants) && from < c.n_queries; k++) {
+            if (!is_here(&prompt_variants[k])) continue;
+            check_context("%s: d %u, queries %u, step %u", prompt_variants[k].name, c.d, c.n_queries, step);
+            results at_once, one_by_one;
+            results_init(&at_once, &c);
+            results_init(&one_by_one, &c);
+            run_part(&c, &prompt_variants[k], &at_once, 0, c.n_queries, c.q);
+            run_part(&c, &prompt_variants[k], &one_by_one, 0, c.n_queries, c.q);
+            for (int w = c.has_past ? HIGH : SELF; w < N_SIDES; w++) {
+                const uint32_t n_slots = c.sides[w].run.n_slots;
+                run_received_in(&c, &prompt_variants[k], &at_once, w, step, from, c.n_queries, 0, n_slots);
+                for (uint32_t i = from; i < c.n_queries; i += step)
+                    run_received(&c, &prompt_variants[k], &one_by_one, w, i, i + 1, 0, n_slots);
+            }
+            check_same(&c, &at_once, &one_by_one);
+            results_release(&at_once);
+            results_release(&one_by_one);
+        }
+        case_release(&c);
+    }
+}
+
 /* out may be q. */
 static void test_in_place(void) {
     for (uint64_t n = check_rounds(30, 10); n-- > 0 && check_failures() == 0;) {
@@ -526,6 +561,7 @@ int main(int argc, char **argv) {
         {"windows", test_windows},
         {"long", test_long},
         {"cut_anywhere", test_cut_anywhere},
+        {"some_queries", test_some_queries},
         {"in_place", test_in_place},
         {"many_queries", test_many_queries},
         {"received_by_nobody", test_received_by_nobody},

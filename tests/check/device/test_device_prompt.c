@@ -23,6 +23,7 @@ typedef struct shape {
     bool out_f32;
     unsigned kind; /* of check_fill() */
     float size;
+    uint32_t every; /* query that counts; 0: all do */
 } shape;
 
 typedef struct tensor {
@@ -119,7 +120,9 @@ static void want_head(rig *r, uint32_t seq, uint32_t head) {
             r->want_lse2[row] = attend_one(q, k, v, i, d, (double)r->p.scale, w, r->want_out + row * d);
             for (uint32_t j = 0; j < i; j++) best[j] = w[j] > best[j] ? w[j] : best[j];
         }
-        for (uint32_t j = 0; j < i; j++) r->want_received[(uint64_t)head * r->p.n_tokens + first + j] += best[j];
+        const uint32_t times = s->every > 1 ? s->every : 1;
+        for (uint32_t j = 0; j < i && (i + 1) % times == 0; j++)
+            r->want_received[(uint64_t)head * r->p.n_tokens + first + j] += times * best[j];
     }
     free(buf);
 }
@@ -137,7 +140,8 @@ static void rig_params(rig *r) {
                                        .n_group = s->n_group,
                                        .head_dim = s->d,
                                        .scale = 1.0f / sqrtf((float)s->d),
-                                       .out_f32 = s->out_f32};
+                                       .out_f32 = s->out_f32,
+                                       .every = s->every};
     for (uint32_t i = 0; i < s->n_seqs; i++) {
         r->starts[i] = r->p.n_tokens;
         r->p.n_tokens += s->tokens[i];
@@ -312,6 +316,17 @@ static void test_long(void) {
     if (check_cases(1, 0)) check_shape(&(shape){2, 1, 64, 2, {900, 700}, false, 0, 1});
 }
 
+/* Keys may receive from every eighth query alone. */
+static void test_some_queries(void) {
+    CHECK_DEVICE();
+    static const uint32_t lengths[] = {1, 7, 8, 9, 128, 135, 136, 257, 1023, 1100};
+    for (size_t i = 0; i < CHECK_COUNT(lengths); i++)
+        for (uint32_t every = 2; every <= 8; every *= 2)
+            check_shape(&(shape){1 + i % 2, 1 + i % 4, i % 3 ? 128 : 64, 1, {lengths[i]}, i % 2, 0, 1, every});
+    check_shape(&(shape){1, 2, 128, 1, {5000}, false, 0, 1, 8});
+    check_shape(&(shape){1, 1, 64, 1, {700}, false, 0, 1, 128});
+}
+
 /* With one head a KV head, weights on others and on itself sum to 1 for each query. */
 static void test_sum(void) {
     CHECK_DEVICE();
@@ -484,6 +499,7 @@ static const check_test tests[] = {
     {"several", test_several},
     {"fills", test_fills},
     {"long", test_long},
+    {"some_queries", test_some_queries},
     {"sum", test_sum},
     {"chunks", test_chunks},
     {"graph", test_graph},
