@@ -59,6 +59,8 @@ static const option_row rows[] = {
      KIND_U32, AT(spread), 1, 64, .needs = "device=cuda"},
     {GROUP_SHAPE, "low-share", NULL, "X", "--device cuda: share of leankv's tokens that are in the low format (default 0.5)",
      KIND_F32, AT(low_share), 0, 0.99, .needs = "device=cuda"},
+    {GROUP_SHAPE, "layers", NULL, "N", "--device cuda: calls go round so many layers at least (default: as many as do not stay in the level-2 cache)",
+     KIND_U32, AT(layers), 1, 256, .needs = "device=cuda"},
     REPS_ROW(attn_options),
     COMMON_ROWS(attn_options),
 };
@@ -67,7 +69,7 @@ static const option_row rows[] = {
 static void set_defaults(void *opts) {
     attn_options *o = opts;
     o->shape.kv_heads = 8;
-    o->spread = 1;
+    o->spread = o->layers = 1;
     o->low_share = 0.5f;
     o->reps = DEFAULT_REPS;
 }

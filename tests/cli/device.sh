@@ -28,6 +28,8 @@ fails 2 "--low-share: '1' is not a number between 0 and 0.99" bench attn --devic
 fails 2 "--spread: '0' is not a whole number between 1 and 64" bench attn --device cuda --spread 0
 fails 2 "--spread needs --device cuda" bench attn --spread 8
 fails 2 "--low-share needs --device cuda" bench attn --low-share 0.9
+fails 2 "--layers: '257' is not a whole number between 1 and 256" bench attn --device cuda --layers 257
+fails 2 "--layers needs --device cuda" bench attn --layers 32
 fails 2 "--kv kivi:bits=2: on a GPU there are the blocks of kvcomp without .pack" bench codec --device cuda --kv kivi:bits=2
 fails 2 "--kv kvcomp:.*.pack: on a GPU there are the blocks of kvcomp without .pack" bench codec --device cuda --kv kvcomp+pack
 fails 2 "--gqa needs --device cuda: on the CPU one head" bench codec --gqa 4

@@ -7,8 +7,9 @@
  *
  * Rules
  *  1. Everything that is compared runs turn and turn about in one run; figures are medians, by the device's own clock.
- *  2. Every call reads from memory: calls go round as many layers as are four times the level-2 cache, four at least.
- *     256 are the most: lanes so short that these are less stay in the cache, and are bound by latency anyway.
+ *  2. Every call reads from memory: calls go round as many layers as are four times the level-2 cache, four at least, or
+ *     as many as are asked for, if these are more.  256 are the most: lanes so short that these are less stay in the
+ *     cache, and are bound by latency anyway.
  *  3. A call is all of attention, parts merged.  Cutting all layers' work, once a step, is timed by itself: plan us.
  *  4. bytes are those that must move, as the cache counts them: codes and metadata of whole tiles, positions where
  *     slots can be dead, page ids; in a step also scores, where the policy counts attention received, read and written.
@@ -65,14 +66,14 @@ static pleat_status make_contender(bench *b, contender *c, pleat_error *err) {
     const attn_options *o = b->o;
     device_shape shape = b->shape;
     const uint64_t l2_bytes = L2_TIMES * b->device.gpu.info.l2_bytes;
+    const uint64_t least = l2_bytes > LEAST_CALLS_BYTES ? l2_bytes : LEAST_CALLS_BYTES;
+    const uint32_t n_layers = device_layers_for(&shape, &o->kv.spec[c->spec], least);
     shape.spread = c->spread;
     say(b, "filling", o->kv.text[c->spec]);
     for (int how = 0; how < N_HOWS; how++) c->us[how] = cli_alloc(b->reps, sizeof(double));
     c->plan_us = cli_alloc(b->reps, sizeof(double));
-    return device_cache_init(
-        &c->cache, &b->device, &shape, &o->kv.spec[c->spec], o->kv.text[c->spec],
-        device_layers_for(&shape, &o->kv.spec[c->spec], l2_bytes > LEAST_CALLS_BYTES ? l2_bytes : LEAST_CALLS_BYTES),
-        err);
+    return device_cache_init(&c->cache, &b->device, &shape, &o->kv.spec[c->spec], o->kv.text[c->spec],
+                             n_layers > o->layers ? n_layers : o->layers, err);
 }
 
 static void release_contender(contender *c) {

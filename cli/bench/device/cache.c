@@ -12,17 +12,15 @@
 #include "cli/lib/measure.h"
 
 enum { LEAST_LAYERS = 4, MAX_LAYERS = 256, LEAST_CALLS = 8, PLANS_A_GRAPH = 20 };
+enum { STEPS = 8 };        /* of a repetition: with leankv's every as many are counted as are its part of all */
 enum { PAGE_SLACK = 256 }; /* slots that a side's last page, and a page taken ahead, may leave unused */
 
 static pleat_device_schedule schedule_of(device_how how) {
     return how == HOW_LANES ? PLEAT_DEVICE_PER_LANE : PLEAT_DEVICE_EQUAL_SHARES;
 }
 
-/* Steps of a repetition: of leankv's one is counted. */
-static uint32_t steps_of(const device_cache *c) { return c->spec.every > 1 ? c->spec.every : 1; }
-
 /* Tokens that steps may add: those of repetitions, and of some to warm up. */
-static uint32_t step_room(const device_cache *c) { return (c->device->reps + 8) * steps_of(c); }
+static uint32_t step_room(const device_cache *c) { return (c->device->reps + 8) * STEPS; }
 
 /* ---- sizes ---------------------------------------------------------------------------------------------- */
 
@@ -269,8 +267,8 @@ static pleat_status weigh(device_cache *c, pleat_error *err) {
     if (status != PLEAT_OK) return status;
     c->layer_bytes = usage.bytes_attend / c->n_layers;
     if (c->spec.policy != PLEAT_POLICY_NONE)
-        c->score_bytes =
-            SCORE_BYTES * (usage.tokens_high + (c->spec.al > 0 ? usage.tokens_low : 0)) / c->n_layers / steps_of(c);
+        c->score_bytes = SCORE_BYTES * (usage.tokens_high + (c->spec.al > 0 ? usage.tokens_low : 0)) / c->n_layers /
+                         (c->spec.every > 1 ? c->spec.every : 1);
     return PLEAT_OK;
 }
 
@@ -321,7 +319,7 @@ static pleat_status check_step(device_cache *c, pleat_error *err) {
 
 pleat_status device_cache_time(device_cache *c, device_how how, double *us, pleat_error *err) {
     const gpu *g = &c->device->gpu;
-    const uint32_t n_steps = how == HOW_STEP ? steps_of(c) : 1;
+    const uint32_t n_steps = how == HOW_STEP ? STEPS : 1;
     pleat_status status = PLEAT_OK;
     if (how != HOW_STEP) status = plan(c, schedule_of(how), err);
     DEVICE_THEN(status, gpu_clock_start(g, err));

@@ -35,6 +35,7 @@ typedef struct attn_options {
     uint32_t heads;  /* 0: not given */
     uint32_t spread; /* longest lane over the shortest; 1: all are as long */
     float low_share; /* of a leankv lane's tokens, those in the low format */
+    uint32_t layers; /* at least; on a GPU */
     uint32_t reps;
 } attn_options;
 
