@@ -66,7 +66,8 @@
  *     threshold   length: N as above; position: the token's own position in place of N, for the tokens of a prompt
  *     step        paper: Algorithm 1; code: the order of its authors' code (src/policy/leankv.h has both)
  *     every       1: as in the paper.  2, 4, 8, with step=paper: attention is counted only of tokens that make the sequence's
- *                 length a multiple of it; in generation tokens are classed then; src/policy/leankv.h says how
+ *                 length a multiple of it, of prompts with al=0; in generation tokens are classed then;
+ *                 src/policy/leankv.h says how
  *
  * Eviction.  src/policy/ has a file for each policy: what it ranks tokens by, and when.
  *     random      a hash of lane and position                                   in prompts and generation

@@ -149,7 +149,7 @@ typedef void (*pleat__attn_prompt_fn)(const pleat__attn_prompt *args);
  * each owns its slots and adds up the queries in order, so its sums do not depend on how the slots were cut. */
 typedef struct pleat__attn_prompt_received {
     const pleat__kv_run *run;
-    bool causal;        /* run is the chunk itself: slots [0, self_seen + i*step) receive from query i, so not its own */
+    bool causal; /* run is the chunk itself: slots [0, self_seen + i*step) receive from query i, so not its own */
     uint32_t self_seen; /* only if causal; otherwise every slot receives from every query */
     uint32_t step;      /* only if causal: tokens from one query to the next, 1 or more */
     uint32_t slot_from; /* a multiple of PLEAT__TILE * 4 */

@@ -270,7 +270,7 @@ static void add_scores(const received_range *r, uint32_t idx, float kept, float 
 
 /* The first of the item's queries that count, and what share of earlier scores stays: policy/evict.h. */
 static uint32_t first_query(const pleat_cache *c, const pleat__step_item *item, float *kept) {
-    const uint32_t window = c->counting.n_queries, every = pleat__counted_every(&c->opt.spec);
+    const uint32_t window = c->counting.n_queries, every = pleat__counted_every_of_prompts(&c->opt.spec);
     *kept = 1;
     if (window == 0) return every - 1 - item->n_before % every;
     const uint32_t n = pleat__min_u32(item->n_new, window);
@@ -286,7 +286,7 @@ static void receive(const pleat_cache *c, const received_range *r, pleat__attn_p
     const uint32_t n_together = c->counting.is_by_head ? 1 : n_heads;
     args.received = received;
     for (uint32_t g = 0; g < n_together; g++, args.q += c->opt.head_dim, args.lse2++) c->attn.prompt_received(&args);
-    add_scores(r, idx, kept, (float)pleat__counted_every(&c->opt.spec), received);
+    add_scores(r, idx, kept, (float)pleat__counted_every_of_prompts(&c->opt.spec), received);
 }
 
 /* What the range has received from all strands. */
@@ -391,7 +391,8 @@ static pleat__attn_prompt_received received_args(const pleat__layer_job *job, co
                                                  uint32_t head, const received_range *r, uint32_t first,
                                                  void *scratch) {
     const pleat_cache *c = job->cache;
-    const uint32_t every = pleat__counted_every(&c->opt.spec), n_rest = first < item->n_new ? item->n_new - first : 0;
+    const uint32_t every = pleat__counted_every_of_prompts(&c->opt.spec),
+                   n_rest = first < item->n_new ? item->n_new - first : 0;
     const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
     return (pleat__attn_prompt_received){
         .run = &r->run,

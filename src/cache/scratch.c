@@ -14,7 +14,7 @@ uint64_t pleat__cache_stage_tiles(const pleat_cache *c) {
 
 bool pleat__cache_keeps_weights(const pleat_cache *c) {
     return c->counting.of_prompts && c->counting.n_queries == 0 && !c->counting.is_by_head && !c->counting.is_peak &&
-           pleat__counted_every(&c->opt.spec) == 1;
+           pleat__counted_every_of_prompts(&c->opt.spec) == 1;
 }
 
 uint32_t pleat__cache_strand_slots(const pleat_cache *c) {

@@ -22,10 +22,11 @@
  *         c stays high whatever it received.  Victims: the least significant high token outside the window, c included,
  *         which becomes low, dropped or stays; and the least significant low token, dropped if its level is drop
  *
- * every > 1: of prompts and of generation only tokens that make N a multiple of every are counted as queries.  What they
- * attend to counts `every` times over, for all since the last one, so that significance is still about the mean.  A token
- * has up to every-1 queries too many or too few, of at least `window`.  Other steps of generation count and class nothing:
- * up to every-1 tokens more are high.  At the end of a counted step, together:
+ * every > 1: only tokens that make N a multiple of every are counted as queries, of generation, and of prompts with al = 0.
+ * What they attend to counts `every` times over, for all since the last one, so that significance is still about the mean.
+ * A token has up to every-1 queries too many or too few, of at least `window`.  Other steps of generation count and class
+ * nothing: up to every-1 tokens more are high.  With al > 0 all of a prompt count, but in a part of one token, which is
+ * read as a step.  At the end of a counted step, together:
  *
  *     of the high side   tokens outside the window whose level() is not high become low or are dropped
  *     of the low side    tokens whose level() is drop are dropped

@@ -72,6 +72,10 @@ static inline pleat__policy_step pleat__policy_no_step(void) {
 /* Of steps of generation, is the one that makes the sequence n_tokens long counted: does its attention count, and are
  * tokens classed at its end?  By the sequence's length, so that it is the same alone and in company. */
 static inline uint32_t pleat__counted_every(const pleat_spec *spec) { return spec->every > 1 ? spec->every : 1; }
+/* The same of a prompt's tokens.  All count where tokens are dropped: of few queries too many would be. */
+static inline uint32_t pleat__counted_every_of_prompts(const pleat_spec *spec) {
+    return spec->al > 0 ? 1 : pleat__counted_every(spec);
+}
 static inline bool pleat__step_is_counted(const pleat_spec *spec, uint32_t n_tokens) {
     return n_tokens % pleat__counted_every(spec) == 0;
 }

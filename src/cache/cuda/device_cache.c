@@ -207,7 +207,7 @@ pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, uint32_t la
     }
     pleat__device_prompt_attn prompt = attn_of(c, q, k, v, out);
     prompt.received = received;
-    prompt.every = c->lanes.policy.every;
+    prompt.every = c->lanes.policy.al > 0 ? 1 : c->lanes.policy.every; /* pleat__counted_every_of_prompts() */
     prompt.workspace = c->prompt_workspace;
     return pleat__device_prompt_attn_run(&prompt, pleat__device_stream_of(stream), err);
 }

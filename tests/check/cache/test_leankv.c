@@ -153,7 +153,8 @@ static void receive_attention(world *w, const share *s, uint32_t layer, uint32_t
             attend_head(l, first + t, n_exact_from, q + at, cache_sink(layer, head * GROUP + g), out + at, weights);
             for (uint32_t i = 0; i < first + t; i++) most[i] = fmax(most[i], weights[i]);
         }
-        const uint32_t times = w->rig.opt.spec.every > 1 ? w->rig.opt.spec.every : 1;
+        const pleat_spec *spec = &w->rig.opt.spec;
+        const uint32_t times = spec->every < 2 || (s->n > 1 && spec->al > 0) ? 1 : spec->every;
         if ((first + t + 1) % times > 0) continue; /* it is not counted */
         for (uint32_t i = 0; i < first + t; i++) l->sum[i] += times * most[i];
     }
