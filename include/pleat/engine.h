@@ -149,6 +149,10 @@ PLEAT_API pleat_status pleat_engine_save_soon(const pleat_engine *engine, pleat_
 PLEAT_API void *pleat_engine_take_image(pleat_engine *engine, uint64_t n_bytes);
 PLEAT_API void pleat_engine_drop_image(pleat_engine *engine, void *image, uint64_t n_bytes);
 
+/* Images may come, of n_bytes in all: on a GPU a thread of the engine's takes memory for them from now on, ahead of need.
+ * Returns at once. */
+PLEAT_API void pleat_engine_expect_images(pleat_engine *engine, uint64_t n_bytes);
+
 /* Pages that a fork of the sequence takes at once: those that it cannot share.  0 on the CPU, where they are copied when
  * one of both writes them. */
 PLEAT_API uint64_t pleat_engine_fork_pages(const pleat_engine *engine, pleat_seq seq);

@@ -160,6 +160,10 @@ uint64_t pleat_engine_image_pages(const pleat_engine *e, const void *image, uint
     return e ? e->ops->image_pages(e, image, n_bytes) : 0;
 }
 
+void pleat_engine_expect_images(pleat_engine *e, uint64_t n_bytes) {
+    if (e && n_bytes > 0 && e->ops->expect_images) e->ops->expect_images(e, n_bytes);
+}
+
 void *pleat_engine_take_image(pleat_engine *e, uint64_t n_bytes) {
     return e && n_bytes ? e->ops->take_image(e, n_bytes) : NULL;
 }

@@ -42,6 +42,7 @@ typedef struct pleat__engine_ops {
     pleat_status (*save)(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes);
     pleat_status (*save_soon)(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes);
     uint64_t (*image_pages)(const pleat_engine *e, const void *image, uint64_t n_bytes);
+    void (*expect_images)(pleat_engine *e, uint64_t n_bytes); /* NULL: nothing is done ahead */
     void *(*take_image)(pleat_engine *e, uint64_t n_bytes);
     void (*drop_image)(pleat_engine *e, void *image, uint64_t n_bytes);
     pleat_status (*step)(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,

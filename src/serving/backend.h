@@ -87,7 +87,7 @@ typedef struct pleat__backend {
     pleat_status (*save)(void *ctx, pleat_seq seq, pleat_seq base, pleat__image *out);
     pleat_status (*restore)(void *ctx, const pleat__image *image, pleat_seq base, pleat_seq *out);
     void (*drop)(void *ctx, pleat__image *image);
-    void (*expect)(void *ctx); /* images may come; NULL: nothing is done before */
+    void (*expect)(void *ctx, uint64_t n_bytes); /* images may come, of so many bytes; NULL: nothing is done ahead */
     pleat_status (*compress)(void *ctx, pleat_seq seq, float ah, float al);
 
     /* For a store; NULL in a simulation.  describe: what an image's head says beside spec, salt and tokens. */

@@ -150,10 +150,8 @@ static void backend_drop(void *ctx, pleat__image *image) {
     *image = (pleat__image){0};
 }
 
-/* A GPU's are in pinned memory, and pinning a GB takes a third of a second: with one byte the engine takes much at once. */
-static void backend_expect(void *ctx) {
-    pleat_engine *engine = ((engine_backend *)ctx)->engine;
-    pleat_engine_drop_image(engine, pleat_engine_take_image(engine, 1), 1);
+static void backend_expect(void *ctx, uint64_t n_bytes) {
+    pleat_engine_expect_images(((engine_backend *)ctx)->engine, n_bytes);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------------- */
@@ -277,7 +275,6 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
         .destroy = backend_destroy,
     };
     const pleat_status status = shape_of(b, &out->shape);
-    if (out->shape.has_bases) out->expect = NULL; /* the CPU's images are in ordinary memory */
     if (status != PLEAT_OK) backend_destroy(b);
     return status;
 }

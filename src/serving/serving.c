@@ -239,7 +239,7 @@ pleat_status pleat_serving_create(pleat_engine *engine, const pleat_serving_opti
     PLEAT_TRY(begin_create(opt, &s, err));
     PLEAT_TRY(end_create(s, pleat__backend_on_engine(engine, &s->al, &s->backend, err), opt, out, err));
     if (s->backend.expect && s->opt.swap_bytes > 0 && s->opt.preemption != PLEAT_PREEMPT_RECOMPUTE)
-        s->backend.expect(s->backend.ctx);
+        s->backend.expect(s->backend.ctx, s->opt.swap_bytes);
     return PLEAT_OK;
 }
 

@@ -2,88 +2,59 @@
  *
  * device_images.c: images of an engine's sequences on a GPU, and the memory of the host that they are in.
  *
- * Copies are fast to pinned memory alone, and pinning takes much longer than they do.  So it is pinned in large slabs, which
- * are kept, and images are units of them in a row.
+ * Copies are fast to pinned memory alone, and pinning takes much longer than they do.  So it is pinned in large slabs
+ * (engine/slabs.h), ahead of images where these are expected.
  */
-#include <string.h>
-
 #include "core/error.h"
-#include "core/memory.h"
 #include "engine/cuda/engine_device.h"
+#include "hw/pinned.h"
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
-#define UNIT_BYTES (1ull << 20)
-#define SLAB_UNITS 512u /* of a large pool; of a small one as many as it has */
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-static uint32_t units_of(uint64_t n_bytes) { return (uint32_t)((n_bytes + UNIT_BYTES - 1) / UNIT_BYTES); }
+#define SLAB_BYTES (512ull << 20)
+#define READY_BYTES (2ull << 30) /* kept pinned ahead of images: steps bring less while another slab is pinned */
 
-/* NULL: it has not so many in a row. */
-static void *take_units(pleat__pinned_slab *s, uint32_t n) {
-    uint32_t n_free = 0;
-    for (uint32_t i = 0; i < s->n_units; i++) {
-        n_free = s->is_taken[i] ? 0 : n_free + 1;
-        if (n_free < n) continue;
-        memset(s->is_taken + i + 1 - n, true, n * sizeof *s->is_taken);
-        return s->p + (i + 1 - n) * UNIT_BYTES;
-    }
-    return NULL;
-}
-
-static void free_slab(pleat_engine *e, pleat__pinned_slab *s) {
-    pleat__device_free_host(s->p);
-    pleat__free(&e->al, s->is_taken, s->n_units, sizeof *s->is_taken);
-    *s = e->device->slabs[--e->device->n_slabs];
-}
-
-void pleat__engine_device_free_slabs(pleat_engine *e) {
-    pleat__engine_device *d = e->device;
-    for (uint32_t i = d->n_slabs; i-- > 0;)
-        if (!memchr(d->slabs[i].is_taken, true, d->slabs[i].n_units)) free_slab(e, &d->slabs[i]);
-}
-
-static bool add_slab(pleat_engine *e, uint32_t n_units) {
-    pleat__engine_device *d = e->device;
+static void *pin(void *ctx, uint64_t n_bytes) {
+    const pleat_engine *e = ctx;
     void *p = NULL;
-    if (d->n_slabs == PLEAT__MAX_SLABS) return false;
-    bool *is_taken = pleat__alloc_zero(&e->al, n_units, sizeof *is_taken);
-    if (is_taken && pleat__device_alloc_host(n_units * UNIT_BYTES, &p, NULL) == PLEAT_OK) {
-        d->slabs[d->n_slabs++] = (pleat__pinned_slab){p, is_taken, n_units};
-        return true;
-    }
-    pleat__free(&e->al, is_taken, n_units, sizeof *is_taken);
-    return false;
+    if (pleat__device_use(e->opt.first_device, NULL) != PLEAT_OK) return NULL;
+    return pleat__device_pin(n_bytes, &p, NULL) == PLEAT_OK ? p : NULL;
 }
 
-/* The place for an image in the memory that was taken, if it was. */
-static void *shifted(void *p, uint64_t shift) { return p ? (uint8_t *)p + shift : NULL; }
+static void unpin(void *ctx, void *p, uint64_t n_bytes) {
+    (void)ctx;
+    pleat__device_unpin(p, n_bytes);
+}
+
+/* Slabs no larger than the pool. */
+static bool has_slabs(pleat_engine *e) {
+    pleat__engine_device *d = e->device;
+    const pleat__slab_source source = {pin, unpin, e};
+    if (!d->slabs) d->slabs = pleat__slabs_create(&source, least(SLAB_BYTES, d->n_pages * d->page_bytes), &e->al);
+    return d->slabs != NULL;
+}
+
+void pleat__engine_device_expect_images(pleat_engine *e, uint64_t n_bytes) {
+    if (pleat__device_use(e->opt.first_device, NULL) != PLEAT_OK || !has_slabs(e)) return;
+    (void)pleat_device_cache_expect_images(e->device->cache, NULL);
+    pleat__slabs_expect(e->device->slabs, least(READY_BYTES, n_bytes), n_bytes);
+}
 
 void *pleat__engine_device_take_image(pleat_engine *e, uint64_t n_bytes) {
-    pleat__engine_device *d = e->device;
-    if (n_bytes == 0 || n_bytes >> 48 || pleat__device_use(e->opt.first_device, NULL) != PLEAT_OK) return NULL;
+    const pleat__engine_device *d = e->device;
+    if (n_bytes >> 48 || pleat__device_use(e->opt.first_device, NULL) != PLEAT_OK || !has_slabs(e)) return NULL;
     if (pleat_device_cache_expect_images(d->cache, NULL) != PLEAT_OK) return NULL;
     const uint64_t shift = pleat_device_cache_image_shift(d->cache, n_bytes);
-    const uint32_t n = units_of(n_bytes + shift);
-    for (uint32_t i = 0; i < d->n_slabs; i++) {
-        void *p = take_units(&d->slabs[i], n);
-        if (p) return shifted(p, shift);
-    }
-    const uint32_t n_most = pleat__min_u32(SLAB_UNITS, units_of(d->n_pages * d->page_bytes));
-    bool is_there = add_slab(e, pleat__max_u32(n, n_most));
-    if (!is_there) pleat__engine_device_free_slabs(e);
-    is_there = is_there || add_slab(e, n);
-    return is_there ? shifted(take_units(&d->slabs[d->n_slabs - 1], n), shift) : NULL;
+    uint8_t *p = pleat__slabs_take(d->slabs, n_bytes + shift);
+    return p ? p + shift : NULL;
 }
 
 void pleat__engine_device_drop_image(pleat_engine *e, void *image, uint64_t n_bytes) {
     const pleat__engine_device *d = e->device;
     (void)pleat_device_cache_save_end(d->cache, image, NULL); /* else bytes would come to who has the memory next */
-    for (uint32_t i = 0; i < d->n_slabs; i++) {
-        const pleat__pinned_slab *s = &d->slabs[i];
-        const uint64_t from = (uint64_t)((uintptr_t)image - (uintptr_t)s->p), at = from / UNIT_BYTES;
-        if ((uintptr_t)image >= (uintptr_t)s->p && at < s->n_units)
-            memset(s->is_taken + at, false, units_of(n_bytes + from % UNIT_BYTES) * sizeof *s->is_taken);
-    }
+    pleat__slabs_drop(d->slabs, image, n_bytes);
 }
 
 /* ---- images ---------------------------------------------------------------------------------------------- */

@@ -23,8 +23,8 @@ static void device_destroy(pleat_engine *e) {
         pleat_device_cache_destroy(&d->cache);
         pleat__device_weights_destroy(&d->weights);
         pleat__device_stream_destroy(&d->stream);
-        pleat__engine_device_free_slabs(e);
     }
+    pleat__slabs_destroy(&d->slabs);
     pleat__free(&e->al, d->loads, e->opt.max_seqs, sizeof *d->loads);
     pleat__free(&e->al, d->windows, e->info.n_layers, sizeof *d->windows);
     pleat__free(&e->al, d->follows, e->opt.max_items, sizeof *d->follows);
@@ -243,6 +243,7 @@ const pleat__engine_ops pleat__engine_on_device = {
     .save = pleat__engine_device_save,
     .save_soon = pleat__engine_device_save_soon,
     .image_pages = pleat__engine_device_image_pages,
+    .expect_images = pleat__engine_device_expect_images,
     .take_image = pleat__engine_device_take_image,
     .drop_image = pleat__engine_device_drop_image,
     .step = pleat__engine_device_step,

@@ -15,6 +15,7 @@
 #define PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
 
 #include "engine/internal.h"
+#include "engine/slabs.h"
 #include "model/cuda/forward.h"
 
 typedef struct pleat__place {
@@ -24,15 +25,6 @@ typedef struct pleat__place {
     uint32_t n_tokens, max_tokens;
     uint32_t n_prompt; /* tokens that there were when the last prompt ended */
 } pleat__place;
-
-/* Pinned memory that images are in. */
-typedef struct pleat__pinned_slab {
-    uint8_t *p;
-    bool *is_taken; /* [n_units] */
-    uint32_t n_units;
-} pleat__pinned_slab;
-
-#define PLEAT__MAX_SLABS 256u
 
 struct pleat__engine_device {
     pleat_device_cache *cache;
@@ -55,9 +47,8 @@ struct pleat__engine_device {
     bool is_uniform;                /* pages are arithmetic */
     bool is_counted;                /* nothing has changed since the last count */
     bool evicts;                    /* lanes have a budget */
-    uint32_t n_slabs;
-    pleat__pinned_slab slabs[PLEAT__MAX_SLABS]; /* [n_slabs] */
-    uint32_t *windows;                          /* [n_layers] of the model; NULL: none has one */
+    pleat__slabs *slabs;            /* pinned memory that images are in; NULL until they are expected */
+    uint32_t *windows;              /* [n_layers] of the model; NULL: none has one */
 };
 
 /* NULL: no such sequence is open. */
@@ -77,9 +68,6 @@ pleat_status pleat__engine_device_count_end(pleat_engine *e, pleat_error *err);
 /* The most pages that n_new tokens more take while they are stored. */
 uint64_t pleat__engine_pages_for(const pleat_engine *e, const pleat__place *place, uint32_t n_new);
 
-/* Slabs of which no image has anything. */
-void pleat__engine_device_free_slabs(pleat_engine *e);
-
 /* Operations of the row (engine/internal.h). */
 pleat_status pleat__engine_device_get_traits(const pleat_engine *e, pleat_cache_traits *out);
 uint32_t pleat__engine_device_max_kept(const pleat_engine *e, uint32_t n_prompt);
@@ -89,6 +77,7 @@ uint64_t pleat__engine_device_pages_shared(const pleat_engine *e, pleat_seq a, p
 uint64_t pleat__engine_device_fork_pages(const pleat_engine *e, pleat_seq seq);
 pleat_status pleat__engine_device_get_sides(const pleat_engine *e, pleat_seq seq, pleat_cache_sides *out);
 pleat_status pleat__engine_device_get_usage(const pleat_engine *e, pleat_seq seq, pleat_cache_usage *out);
+void pleat__engine_device_expect_images(pleat_engine *e, uint64_t n_bytes);
 void *pleat__engine_device_take_image(pleat_engine *e, uint64_t n_bytes);
 void pleat__engine_device_drop_image(pleat_engine *e, void *image, uint64_t n_bytes);
 uint64_t pleat__engine_device_image_bytes(const pleat_engine *e, pleat_seq seq, pleat_seq base);
