@@ -8,7 +8,7 @@
  *
  * Rules
  *  1. Weights become f16 first, rounded as mul.h's are.  Tiles of F16 are read where they are.  Sums are f32.
- *  2. A caller names a class of row counts: 32, 64, PLEAT__GEMM_BATCH or PLEAT__GEMM_ROWS.  How a matrix is multiplied is chosen
+ *  2. A caller names a class of row counts: pleat__gemm_class().  How a matrix is multiplied is chosen
  *     once for each, for so many rows, and kept: within a class a row has the same bits however many rows share the
  *     product.  They are not those of the other class, nor of mul.h's kernels.
  *  3. gate x and up x are f16 for a while: one that does not fit is infinite, and the forward pass finds that.
@@ -26,13 +26,16 @@ extern "C" {
 /* Rows from which on a product of F16 is faster so: mul_few.cu takes as long for 16 as cuBLASLt for 17 to 32. */
 #define PLEAT__GEMM_FROM 17u
 
-/* Classes of row counts: steps, 32, 64 and 128; and blocks of a prompt. */
-#define PLEAT__GEMM_BATCH 128u
+/* Classes of row counts are 32, its doubles, and blocks of a prompt.  What is best for 2048 rows has tiles so large that 200
+ * rows of x have work for a quarter of an H200. */
+#define PLEAT__GEMM_BATCH 128u /* the last whose tiles are chosen here (gemm.cu) */
 #define PLEAT__GEMM_ROWS 2048u
 
 /* The class of a step, or a prompt, of n rows. */
 static inline uint32_t pleat__gemm_class(uint32_t n) {
-    return n <= 32 ? 32 : n <= 64 ? 64 : n <= PLEAT__GEMM_BATCH ? PLEAT__GEMM_BATCH : PLEAT__GEMM_ROWS;
+    uint32_t most = 32;
+    while (most < n && most < PLEAT__GEMM_ROWS) most *= 2;
+    return most;
 }
 
 /* Memory of the device that cuBLASLt works in. */
