@@ -45,9 +45,9 @@ typedef struct step {
 
 static pleat_status check_item(const step *s, uint32_t i) {
     const pleat_engine_item *item = &s->items[i];
-    const pleat__place *place = pleat__engine_place(s->e, item->seq);
-    bool is_twice = false;
-    for (uint32_t j = 0; j < i; j++) is_twice |= s->items[j].seq.v == item->seq.v;
+    pleat__place *place = pleat__engine_place(s->e, item->seq);
+    const bool is_twice = place && place->last_step == s->e->device->n_steps;
+    if (place) place->last_step = s->e->device->n_steps;
     PLEAT_FAIL_IF(!place || is_twice, s->err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "step: item %u is of an unknown sequence, or of one that stands twice", i);
     PLEAT_FAIL_IF(item->flags & ~(PLEAT_ITEM_MORE | PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL), s->err, PLEAT_E_ARG,
@@ -82,6 +82,7 @@ static pleat_status check_pages(const step *s) {
 
 static pleat_status check_step(const step *s) {
     uint64_t n_tokens = 0;
+    s->e->device->n_steps++;
     for (uint32_t i = 0; i < s->n_items; i++) {
         PLEAT_TRY(check_item(s, i));
         n_tokens += s->items[i].n_tokens;

@@ -23,7 +23,8 @@ typedef struct pleat__place {
     bool is_spoiled; /* a step on it failed: good for close alone */
     uint32_t generation;
     uint32_t n_tokens, max_tokens;
-    uint32_t n_prompt; /* tokens that there were when the last prompt ended */
+    uint32_t n_prompt;  /* tokens that there were when the last prompt ended */
+    uint64_t last_step; /* that it had an item in, begun or refused */
 } pleat__place;
 
 struct pleat__engine_device {
@@ -38,6 +39,7 @@ struct pleat__engine_device {
     uint32_t *in_batch;          /* [max_items] items of the step under way */
     bool *is_prompt, *follows;   /* [max_items] kinds of the items of the step under way */
     uint32_t n_batch;            /* 0: no batch is set */
+    uint64_t n_steps;            /* begun or refused */
     uint32_t n_rows;             /* lanes of a sequence */
     uint32_t page_tokens, low_page_tokens;
     uint64_t page_bytes, n_pages;
