@@ -24,7 +24,7 @@ typedef struct pleat__place {
     uint32_t generation;
     uint32_t n_tokens, max_tokens;
     uint32_t n_prompt;  /* tokens that there were when the last prompt ended */
-    uint64_t last_step; /* that it had an item in, begun or refused */
+    uint64_t last_step; /* the last with an item of it, begun or refused */
 } pleat__place;
 
 struct pleat__engine_device {
