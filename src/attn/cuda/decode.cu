@@ -102,6 +102,7 @@ static void lay_out(pleat__device_attn_plan *p, const pleat__decode_kernel *k, u
     p->n_warps = (max_smem / k->resident - 2048) / warp_bytes; /* a block takes up to 2 KiB besides */
     if (p->n_warps > k->max_warps) p->n_warps = k->max_warps;
     p->smem_bytes = p->n_warps * warp_bytes;
+    p->step_tiles = k->step_tiles;
     p->n_blocks = p->n_pieces ? (uint32_t)lanes_cap * p->n_pieces : n_multiprocessors * k->resident;
     const uint64_t n_shares = (uint64_t)p->n_blocks * p->n_warps;
     uint64_t end = 0;
@@ -188,6 +189,7 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     const uint64_t lanes_cap = (uint64_t)plan->seqs_cap * plan->n_kv_heads;
     pleat__decode_params a = {};
     a.view = args->view;
+    a.reads_ahead = args->reads_ahead;
     a.q = args->q;
     a.scale = args->scale;
     a.out = args->out;

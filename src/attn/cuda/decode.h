@@ -19,13 +19,15 @@
  * merges its warps' parts, and if other blocks have more, the last of them to arrive merges those.  Parts are always
  * merged in one order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so its
  * last bits, depends on the whole batch, as on the GPU's size.  PER_LANE and FIXED_SPLITS cut a lane by its own length
- * alone: there the last bits do not depend on the batch.  Where lanes are about equal, blocks take whole ones (decode_schedule.cu).
+ * alone: there the last bits do not depend on the batch.  Where lanes are about equal, blocks take
+ * whole ones, or each takes whole blocks (decode_schedule.cu).
  *
  * Against float64 on the dequantised keys and values k', v':
  *     logits   error <= scale * (1.6e-5 * max|q| * sum|k'| + 1e-6 * sum|q| * max|k'|): q meets codes as 16-bit integers
  *              of its largest (groups of up to 4) or as it is; scale*code and minimum are added in f32
- *     out      relative error in norm <= 1e-3, usually 3e-4: weights are rounded to f16, all sums are f32; beside that
- *              what the logits' error makes of it, where they are so large that it counts
+ *     out      relative error in norm <= 1e-3, usually 3e-4: weights are rounded to f16, or, for rotated values of 2
+ *              and 3 bits, to 2^-16 of the largest of 32 or 64 tokens; all sums are f32; beside that what the logits'
+ *              error makes of it, where they are so large that it counts
  *
  * Formats of one side: f16, k8v8, k8v4, k4v4, k4v2, k8v2, k4v8, k2v8, k2v4, k2v2.  High and low: any two of the first
  * five, the one with fewer bits low.  For groups of up to 4 also h4v4 to h2v2, and h3v2 or h2v2 below k8v8 or k8v4: q is
@@ -57,6 +59,7 @@ typedef struct pleat__device_attn_plan {
     uint32_t kernel_idx;      /* in the table of decode.cu */
     uint32_t n_blocks;        /* grid */
     uint32_t n_warps;         /* of a block */
+    uint32_t step_tiles;      /* that a warp adds at once */
     uint32_t n_pieces;        /* blocks of a lane, at most; 0 if EQUAL_SHARES */
     uint32_t piece_tiles;     /* of all pieces of a lane but its last; PER_LANE: no lane has as many */
     uint32_t smem_bytes;      /* of a block */
@@ -86,6 +89,9 @@ pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, co
 typedef struct pleat__device_attn_args {
     pleat__device_view view; /* as it was when the schedule was made, lengths included */
     uint32_t layer;
+    /* The launches since the schedule's wait before they let the next one start, and write to no tile of a lane but its
+     * last: then all others are read while the last launch is under way. */
+    bool reads_ahead;
     const uint16_t *q; /* f16 [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16 */
     float scale;       /* softmax scale, > 0 */
     void *out;         /* [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16; a lane without live slots: 0 */

@@ -122,7 +122,7 @@ static __device__ __forceinline__ void feeder_start_step(feeder &f, feeder_run *
             }
             feeder_set_page(f, a.view, PLEAT__NO_PAGE);
         }
-        const uint32_t n = C::t == 1 ? 1 : min(min(f.left, f.page_tiles - f.tile), 2u);
+        const uint32_t n = C::t == 1 ? 1 : min(min(f.left, f.page_tiles - f.tile), (uint32_t)C::t);
         const copier<!C::one_format> by = {f.policy, thread};
         if (C::one_format || f.side == 0)
             copy_step<C::d, C::kh, C::vh, C::t>(to, f.page, a.view.layouts[0], f.meta, f.tile, n, by);
@@ -140,19 +140,20 @@ static __device__ __forceinline__ void feeder_start_step(feeder &f, feeder_run *
 template <int D, int KH, int VH, int KL, int VL, int T> struct decode_config {
     static constexpr int d = D, kh = KH, vh = VH, kl = KL, vl = VL, t = T;
     static constexpr bool one_format = KH == KL && VH == VL;
+    static constexpr int heads = T == 1 ? 8 : 4; /* of a group, at most */
     static constexpr int high = step_shape<D, KH, VH, T>::bytes, low = step_shape<D, KL, VL, T>::bytes;
     static constexpr int step_bytes = high > low ? high : low;
     /* Steps of the ring, one of which is read while the others are on their way, blocks of a multiprocessor, and warps
      * of a block: what was fastest on an H200, 2026-11-22.  With more than 100 to 170 KiB of rings on a multiprocessor
      * memory becomes slower.  One block begins faster, two hide each other's beginning and end. */
-    static constexpr int stages = T == 2 ? 2 : step_bytes > 4000 ? 3 : 4;
+    static constexpr int stages = T >= 2 ? 2 : step_bytes > 4000 ? 3 : 4;
     static constexpr bool is_k4v2 = one_format && KH == 4 && VH == 2, is_k8 = one_format && KH == 8 && T == 2;
     static constexpr int resident = KH == 16 || is_k4v2 ? 1 : 2;
     static constexpr int max_of_128 = KH == 16 ? 8 : is_k8 ? 5 : T == 2 && !one_format ? 6 : 16;
     static constexpr int max_warps =
         D == 128 && max_of_128 < PLEAT__DECODE_WARPS / resident ? max_of_128 : PLEAT__DECODE_WARPS / resident;
     static constexpr int warp_bytes = step_bytes * stages;
-    static_assert(warp_bytes >= (int)(pleat__part_floats(D, 8 / T) * sizeof(float)), "a part fits a ring");
+    static_assert(warp_bytes >= (int)(pleat__part_floats(D, heads) * sizeof(float)), "a part fits a ring");
 };
 
 /* Where the warp stands: its ring, and who fills it. */
@@ -178,8 +179,8 @@ static __device__ __forceinline__ void add_run(warp_state<C::d> &st, feeder &f, 
         __syncwarp();
         feeder_start_step<C>(f, ring.run, a, ring.before, thread);
         uint32_t n = 1;
-        if (C::t == 2) {
-            n = min(min(left, page_tiles - tile), 2u);
+        if (C::t >= 2) {
+            n = min(min(left, page_tiles - tile), (uint32_t)C::t);
             tile = tile + n == page_tiles ? 0 : tile + n;
         }
         t.at = ring.at;
@@ -196,7 +197,7 @@ static __device__ __forceinline__ void add_run(warp_state<C::d> &st, feeder &f, 
 
 template <class C, int KB>
 static __device__ __forceinline__ void set_query(warp_state<C::d> &st, const uint16_t *q, float scale, int thread) {
-    if constexpr (C::t == 2)
+    if constexpr (C::t >= 2)
         state_set_query_bytes<C::d, KB>(st, q, scale, thread);
     else
         state_set_query<C::d, KB>(st, q, scale, thread);
@@ -214,7 +215,7 @@ template <class C>
 static __device__ __forceinline__ void add_lane(warp_state<C::d> &st, feeder &f, warp_ring &ring,
                                                 const pleat__decode_params &a, uint32_t lane,
                                                 const pleat__device_lane &l, uint32_t from, uint32_t to, int thread) {
-    const uint32_t head = ((uint32_t)thread >> 2) % (8 / C::t);
+    const uint32_t head = ((uint32_t)thread >> 2) % C::heads;
     const uint16_t *q = a.q + ((uint64_t)lane * a.view.n_group + head) * C::d;
     if (head >= a.view.n_group) q = NULL;
     float *logits = logits_of(a, lane);
@@ -277,7 +278,7 @@ static __device__ __forceinline__ void walk_share(feeder &f, warp_ring &ring, co
         }
         __syncwarp(); /* the ring is read */
         float *part = goes_on ? memory.ring(warp) : memory.end_part(warp);
-        state_leave<C::d>(st, part, C::t == 2 && (thread & 2) ? 0 : a.view.n_group, thread);
+        state_leave<C::d>(st, part, C::t >= 2 && (thread & 2) ? 0 : a.view.n_group, thread);
     }
 }
 
@@ -287,31 +288,33 @@ static __global__ void __launch_bounds__(C::max_warps * 32, C::resident)
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ block_borders borders;
     __shared__ feeder_run runs[C::max_warps];
-    pleat__wait_for_last(); /* the next kernel does not start early: one that reads weights ahead took a step from 4.2 to
-                             * 5.2 ms (one sequence, F16, H200, 2026-11-28) */
     const int thread = threadIdx.x & 31;
     const uint32_t warp = threadIdx.x / 32, share = blockIdx.x * (blockDim.x / 32) + warp;
+    if (!a.reads_ahead) pleat__wait_for_last();
     const pleat__share_start first = load_start(a.starts, share), next = load_start(a.starts, share + 1);
     const position end = {next.lane, next.tile};
     if (thread == 0) note_share(borders, warp, first, next);
     const block_memory<C> memory(shared, a.view.n_group);
+    if (end.lane > first.lane) pleat__wait_for_last(); /* the lane's last tile is the share's */
     feeder f;
     warp_ring ring = begin_share<C>(f, runs + warp, a, first, end, pleat__shared_address(memory.ring(warp)), thread);
+    pleat__wait_for_last();
     walk_share<C>(f, ring, a, first, end, memory, thread);
     pleat__copies_wait<0>();
     __syncthreads();
     merge_lanes<C>(a, borders, memory);
+    pleat__let_next_start(); /* not before: weights that are read ahead would hold up the merging */
 }
 
 #define PLEAT__DECODE_FORMAT(k, v) \
     { bits_of(k), bits_of(v), is_rotated(k) }
 /* A row of a table: formats, head_dim, tiles of a step. */
-#define PLEAT__DECODE_ROW(d, kh, vh, kl, vl, t)                                                            \
-    {                                                                                                      \
-        {PLEAT__DECODE_FORMAT(kh, vh), PLEAT__DECODE_FORMAT(kl, vl)}, d,                                   \
-            decode_kernel<decode_config<d, kh, vh, kl, vl, t>>, 8 / (t),                                   \
-            decode_config<d, kh, vh, kl, vl, t>::resident, decode_config<d, kh, vh, kl, vl, t>::max_warps, \
-            decode_config<d, kh, vh, kl, vl, t>::warp_bytes                                                \
+#define PLEAT__DECODE_ROW(d, kh, vh, kl, vl, t)                                                                \
+    {                                                                                                          \
+        {PLEAT__DECODE_FORMAT(kh, vh), PLEAT__DECODE_FORMAT(kl, vl)}, d,                                       \
+            decode_kernel<decode_config<d, kh, vh, kl, vl, t>>, decode_config<d, kh, vh, kl, vl, t>::heads, t, \
+            decode_config<d, kh, vh, kl, vl, t>::resident, decode_config<d, kh, vh, kl, vl, t>::max_warps,     \
+            decode_config<d, kh, vh, kl, vl, t>::warp_bytes                                                    \
     }
 /* Both head_dims, one tile a step: for groups of up to 8 heads. */
 #define PLEAT__DECODE_ROWS_1(kh, vh, kl, vl) \

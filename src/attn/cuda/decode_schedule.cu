@@ -13,10 +13,14 @@
  * sums are of 32 bits.
  *
  * A share starts with the tile in which w*size falls, or with the next lane, if it falls in a lane's last LANE_UNITS.
- * A size of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are
- * empty.
+ * A size of two tiles, and of a kernel's step, and two LANE_UNITS at least makes every share start before the next;
+ * shares behind the total are empty.
  *
- * Where lanes are about equal, every block may take whole lanes, and its warps equal shares of them: then nothing is
+ * Where lanes are few and about equal, each takes whole blocks, and its warps equally many whole steps of the kernel: so
+ * no block has two lanes, and no step is cut in two.
+ *
+ * Where lanes are about equal, every block may take whole lanes, and its warps equal shares of them, which begin with a
+ * step: then nothing is
  * merged across blocks.  It does if as many for each block cost no more than an equal share and what merging across
  * blocks costs.
  */
@@ -28,6 +32,8 @@
 /* What a block merging with others costs, in lane_units, on an H200, 2026-11-22 (docs/PERF.md): between what it gains
  * with k8v4 and k4v2, and with f16, where 256 equal lanes are dealt out. */
 #define MERGE_LANES 21u
+/* Lanes take whole blocks if none of these has more than a fair share and so many-th of it. */
+#define SPLIT_SLACK 8u
 #define SCHEDULE_THREADS 1024u
 
 typedef struct schedule_params {
@@ -37,6 +43,7 @@ typedef struct schedule_params {
     uint32_t *arrivals;
     uint32_t lanes_cap;
     uint32_t n_shares, n_warps;
+    uint32_t step_tiles;            /* of the kernel's step */
     uint32_t n_pieces, piece_tiles; /* of a lane that is cut by its own length */
     uint32_t tile_units[2], lane_units;
 } schedule_params;
@@ -90,14 +97,14 @@ static __device__ pleat__share_start start_of(const pleat__device_view &v, const
     return {lane, tile, l.row, {l.n_slots[0], l.n_slots[1]}, l.first_share, l.last_share, page_of(v, l, tile)};
 }
 
-/* The share that starts at `cost` of a lane's.  lanes: of the layer. */
+/* The share that starts at `cost` of a lane's, or before it, at a multiple of step tiles.  lanes: of the layer. */
 static __device__ pleat__share_start start_at(const schedule_params &a, const pleat__device_lane *lanes,
-                                              uint32_t n_lanes, uint32_t lane, uint32_t cost) {
+                                              uint32_t n_lanes, uint32_t lane, uint32_t cost, uint32_t step) {
     const pleat__device_lane l = lanes[lane];
     const uint32_t n_high = tiles_of(l.n_slots[0]), n = n_high + tiles_of(l.n_slots[1]);
     const uint32_t of_high = n_high * a.tile_units[0];
     const uint32_t tile = cost < of_high ? cost / a.tile_units[0] : n_high + (cost - of_high) / a.tile_units[1];
-    if (tile < n || n == 0) return start_of(a.view, l, lane, n == 0 ? 0 : tile);
+    if (tile < n || n == 0) return start_of(a.view, l, lane, n == 0 ? 0 : tile / step * step);
     return lane + 1 < n_lanes ? start_of(a.view, lanes[lane + 1], lane + 1, 0) : no_start(n_lanes);
 }
 
@@ -106,14 +113,15 @@ typedef struct schedule_sums {
     const pleat__device_lane *lanes; /* of the layer; prefix is set */
     uint32_t n_lanes, total;
     uint32_t size, least;     /* of a share; at least */
-    uint32_t lanes_per_block; /* 0: shares of equal size */
+    uint32_t lanes_per_block; /* 0, and so blocks_per_lane: shares of equal size */
+    uint32_t blocks_per_lane;
 } schedule_sums;
 
 /* Lane and rest of the cost `at` < total, from lane `lane` on. */
 static __device__ pleat__share_start start_from(const schedule_params &a, const schedule_sums &s, uint32_t lane,
-                                                uint32_t at) {
+                                                uint32_t at, uint32_t step) {
     while (lane + 1 < s.n_lanes && s.lanes[lane + 1].prefix <= at) lane++;
-    return start_at(a, s.lanes, s.n_lanes, lane, at - s.lanes[lane].prefix);
+    return start_at(a, s.lanes, s.n_lanes, lane, at - s.lanes[lane].prefix, step);
 }
 
 /* Share w, where blocks take whole lanes. */
@@ -122,8 +130,24 @@ static __device__ pleat__share_start whole_start(const schedule_params &a, const
     if (first >= s.n_lanes || w >= a.n_shares) return no_start(s.n_lanes);
     const uint32_t base = s.lanes[first].prefix, cost = (next < s.n_lanes ? s.lanes[next].prefix : s.total) - base;
     const uint32_t size = max((cost + a.n_warps - 1) / a.n_warps, s.least), at = w % a.n_warps * size;
-    if (at < cost) return start_from(a, s, first, base + at);
+    if (at < cost) return start_from(a, s, first, base + at, a.step_tiles);
     return next < s.n_lanes ? start_of(a.view, s.lanes[next], next, 0) : no_start(s.n_lanes);
+}
+
+/* Tiles of a lane's shares, but for its last ones, where lanes take whole blocks. */
+static __device__ uint32_t tiles_of_share(const schedule_params &a, const schedule_sums &s, uint32_t n_tiles) {
+    const uint32_t n_shares = s.blocks_per_lane * a.n_warps;
+    return max((n_tiles + n_shares * a.step_tiles - 1) / (n_shares * a.step_tiles), 1) * a.step_tiles;
+}
+
+/* Share w, where lanes take whole blocks. */
+static __device__ pleat__share_start split_start(const schedule_params &a, const schedule_sums &s, uint32_t w) {
+    const uint32_t of_lane = s.blocks_per_lane * a.n_warps, lane = w / of_lane;
+    if (lane >= s.n_lanes) return no_start(s.n_lanes);
+    const pleat__device_lane l = s.lanes[lane];
+    const uint32_t n = tiles_of(l.n_slots[0]) + tiles_of(l.n_slots[1]), tile = w % of_lane * tiles_of_share(a, s, n);
+    if (tile < n || tile == 0) return start_of(a.view, l, lane, tile);
+    return lane + 1 < s.n_lanes ? start_of(a.view, s.lanes[lane + 1], lane + 1, 0) : no_start(s.n_lanes);
 }
 
 /* Share w of equal shares.  prefixes: of every thread's first lane; a thread has `each`. */
@@ -140,7 +164,7 @@ static __device__ pleat__share_start equal_start(const schedule_params &a, const
         else
             high = middle;
     }
-    return start_from(a, s, low * each, (uint32_t)at);
+    return start_from(a, s, low * each, (uint32_t)at, 1);
 }
 
 /* A block a layer.  Every thread takes a stretch of lanes, and then shares in turn. */
@@ -161,7 +185,8 @@ static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_shares(const
         largest = max(largest, of_lane);
         cost += of_lane;
     }
-    schedule_sums s = {lanes, n_lanes, 0, 0, 2 * (max(a.tile_units[0], a.tile_units[1]) + a.lane_units), 0};
+    schedule_sums s = {
+        lanes, n_lanes, 0, 0, max(2, a.step_tiles) * max(a.tile_units[0], a.tile_units[1]) + 2 * a.lane_units, 0, 0};
     const uint32_t prefix = prefix_of(cost, &s.total);
     prefixes[threadIdx.x] = prefix;
     atomicMax(&most, largest);
@@ -176,11 +201,21 @@ static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_shares(const
     }
     __syncthreads();
     const uint32_t n_blocks = a.n_shares / a.n_warps, fair = s.total / n_blocks;
-    const uint32_t whole = (n_lanes + n_blocks - 1) / n_blocks;
-    if ((uint64_t)whole * most <= (uint64_t)fair + MERGE_LANES * a.lane_units) s.lanes_per_block = whole;
+    const uint32_t whole = (n_lanes + n_blocks - 1) / n_blocks, blocks = n_blocks / n_lanes;
+    if ((uint64_t)whole * most <= (uint64_t)fair + MERGE_LANES * a.lane_units)
+        s.lanes_per_block = whole;
+    else if (blocks > 1 && most / blocks <= fair + fair / SPLIT_SLACK)
+        s.blocks_per_lane = blocks;
+    for (uint32_t lane = from; lane < to && s.blocks_per_lane; lane++) {
+        const uint32_t n = tiles_of(lanes[lane].n_slots[0]) + tiles_of(lanes[lane].n_slots[1]);
+        lanes[lane].first_share = lane * s.blocks_per_lane * a.n_warps;
+        lanes[lane].last_share = lanes[lane].first_share + (max(n, 1) - 1) / tiles_of_share(a, s, n);
+    }
+    __syncthreads();
     for (uint32_t w = threadIdx.x; w <= a.n_shares; w += blockDim.x)
-        a.starts[(uint64_t)layer * (a.n_shares + 1) + w] =
-            s.lanes_per_block ? whole_start(a, s, w) : equal_start(a, s, w, prefixes, each);
+        a.starts[(uint64_t)layer * (a.n_shares + 1) + w] = s.blocks_per_lane   ? split_start(a, s, w)
+                                                           : s.lanes_per_block ? whole_start(a, s, w)
+                                                                               : equal_start(a, s, w, prefixes, each);
 }
 
 /* Where warp w of a lane's piece starts.  Warps of all pieces but the last have tiles each, as even as can be; of the last
@@ -236,6 +271,7 @@ pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, co
     a.n_warps = plan->n_warps;
     for (int side = 0; side < 2; side++) a.tile_units[side] = plan->tile_units[side];
     a.lane_units = plan->lane_units;
+    a.step_tiles = plan->step_tiles;
     a.n_pieces = plan->n_pieces;
     a.piece_tiles = plan->piece_tiles;
     if (plan->n_pieces) {

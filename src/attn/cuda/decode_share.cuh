@@ -39,6 +39,7 @@ typedef struct pleat__share_start {
 
 typedef struct pleat__decode_params {
     pleat__device_view view;
+    bool reads_ahead;
     const uint16_t *q;
     float scale;
     void *out; /* f16 if is_f16, else f32 */
@@ -60,6 +61,7 @@ typedef struct pleat__decode_kernel {
     uint32_t head_dim;
     pleat__decode_fn fn;
     uint32_t heads;      /* of a group, at most */
+    uint32_t step_tiles; /* that a warp adds at once */
     uint32_t resident;   /* blocks of a multiprocessor */
     uint32_t max_warps;  /* of a block, PLEAT__DECODE_WARPS at most */
     uint32_t warp_bytes; /* shared memory of a warp's ring; a part stands behind it */

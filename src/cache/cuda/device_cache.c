@@ -557,6 +557,7 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
     REQUIRE(is_aligned(k, 8) && is_aligned(v, 8), "device cache: no keys or values, or not aligned to 8 bytes");
     const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(wait_for_received(c, s, err));
+    c->has_stored = true;
     return c->stores_wide ? pleat__device_wide_append(&c->lanes, layer, k, v, s, err)
                           : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
 }
@@ -578,6 +579,7 @@ pleat_status pleat_device_cache_append_heads(pleat_device_cache *c, uint32_t lay
             "device cache: no heads or no place for queries, or not aligned to 16 bytes");
     PLEAT_TRY(check_takes_heads(c, err));
     PLEAT_TRY(wait_for_received(c, pleat__device_stream_of(stream), err));
+    c->has_stored = true;
     return pleat__device_lanes_append_heads(&c->lanes, layer, heads, c->n_group, q, pleat__device_stream_of(stream),
                                             err);
 }
@@ -593,6 +595,7 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
                                               pleat__device_stream_of(stream), err));
     c->schedule = schedule;
     c->is_planned = true;
+    c->has_stored = false;
     return PLEAT_OK;
 }
 
@@ -629,6 +632,8 @@ static pleat_status decode(pleat_device_cache *c, uint32_t layer, const uint16_t
     float *lse2_of_all = lse2 ? lse2 : c->lse2;
     pleat__device_attn_args args = {.view = c->view,
                                     .layer = layer,
+                                    .reads_ahead = c->in_step && c->has_stored && !c->windows &&
+                                                   !pleat__device_cache_has_policy(c),
                                     .q = q,
                                     .scale = scale,
                                     .out = has_blocks && is_f16 ? c->block_other : out,

@@ -128,6 +128,7 @@ struct pleat_device_cache {
     uint64_t block_bytes;
     bool in_prompt, in_step;
     bool is_planned;  /* attention, for this batch */
+    bool has_stored;  /* a token of this batch behind that plan */
     bool keeps_ahead; /* rows may hold pages beyond their slots outside of steps */
     uint32_t prompt_seq, prompt_tokens;
     uint32_t prompt_past;    /* of a chunk under way: tokens before it; else 0 */
