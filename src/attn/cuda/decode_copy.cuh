@@ -18,24 +18,31 @@ static __host__ __device__ constexpr int bits_of(int kind) {
 /* Bits of a code that stand where plain codes of so many bits do: 2 of 3 (quant/cuda/levels.cuh). */
 static __host__ __device__ constexpr int low_bits_of(int kind) { return bits_of(kind) == 3 ? 2 : bits_of(kind); }
 
+/* Whether values meet weights as bytes, and pairs of tokens are dealt out crosswise for that: decode_levels.cuh. */
+static __host__ __device__ constexpr bool is_crossed(int vb) { return is_rotated(vb) && low_bits_of(vb) == 2; }
+
 /* Where a step's parts stand: K codes | V codes | K metadata | V metadata | positions, each of T tiles.  Chunks of 16
  * bytes stand where reading them meets all banks.  Metadata has 64 bytes for a tile, of which a rotated format uses
- * the first T * 32. */
+ * the first T * 32; with four tiles it has no more than these. */
 template <int D, int KB, int VB, int T> struct step_shape {
     static constexpr bool quantised = KB != 16, rotated = is_rotated(KB);
     static constexpr int k_bytes = 2 * D * bits_of(KB), v_bytes = 2 * D * bits_of(VB); /* codes of a tile */
     static constexpr int meta_bytes = rotated ? 32 : 64;                               /* of a tile's keys or values */
-    static constexpr int v_off = T * k_bytes, meta_off = T * (k_bytes + v_bytes), pos_off = meta_off + T * 128;
+    static constexpr int segment_bytes = T == 4 ? 128 : T * 64;                        /* of a step's K or V metadata */
+    static constexpr int v_off = T * k_bytes, meta_off = T * (k_bytes + v_bytes);
+    static constexpr int pos_off = meta_off + 2 * segment_bytes;
     static constexpr int bytes = pos_off + T * 64;
+    static_assert(T <= 2 || (quantised && rotated), "other metadata takes more threads than there are");
 };
 
 /* Where chunk c of K tiles goes. */
-template <int D, int KB> static __device__ __forceinline__ int k_chunk(int c) {
+template <int D, int KB, int VB> static __device__ __forceinline__ int k_chunk(int c) {
+    constexpr int up = is_crossed(VB) ? 0 : 1;
     if (KB == PLEAT__ROTATED(3)) { /* low bits, then thirds */
         const int in_tile = c % (D * 3 / 8);
-        return in_tile < D / 4 ? c ^ (in_tile >> 3 & 1) << 1 : c;
+        return in_tile < D / 4 ? c ^ (in_tile >> 3 & 1) << up : c;
     }
-    return KB == 16 ? c ^ (c >> 3 & 1) : c ^ (c >> 3 & 1) << 1;
+    return KB == 16 ? c ^ (c >> 3 & 1) : c ^ (c >> 3 & 1) << up;
 }
 
 /* Where chunk c of V tiles goes. */
@@ -65,20 +72,30 @@ static __device__ __forceinline__ void copy_pieces(uint32_t to, const uint8_t *f
     const int thread = by.thread;
 #pragma unroll
     for (int i = 0; i < (T * BYTES + 511) / 512; i++) {
-        const bool wanted = BYTES % 512 == 0 ? i * 512 < BYTES || n == T : i * 512 + thread * 16 < (int)n * BYTES;
+        const bool wanted =
+            BYTES % 512 == 0 ? i * 512 < BYTES || i * 512 < (int)n * BYTES : i * 512 + thread * 16 < (int)n * BYTES;
         if (wanted) by.copy(to + to_chunk(i * 32 + thread) * 16, from + i * 512);
     }
 }
 
-/* Where a thread's 16 bytes of a step's metadata stand in a page, from its tile's 64 bytes on; UINT32_MAX: it copies
+/* What a thread copies of a step's metadata: 16 bytes of K's (segment 0), V's or the positions. */
+template <class SHAPE> struct meta_part {
+    static constexpr int of_segment = SHAPE::segment_bytes / 16; /* threads */
+    uint32_t segment, at, of_tile;                               /* bytes in the segment, and of a tile there */
+    __device__ __forceinline__ explicit meta_part(int thread)
+        : segment(min((uint32_t)thread / of_segment, 2)), at((thread - segment * of_segment) * 16),
+          of_tile(segment < 2 ? SHAPE::meta_bytes : 64) {}
+};
+
+/* Where a thread's 16 bytes of a step's metadata stand in a page, from its tile's bytes on; UINT32_MAX: it copies
  * none. */
 template <int D, int KB, int VB, int T>
 static __device__ __forceinline__ uint32_t meta_source(const pleat__page_layout &l, int thread) {
     using shape = step_shape<D, KB, VB, T>;
-    const uint32_t segment = (uint32_t)thread / (4 * T), in_segment = (uint32_t)thread % (4 * T) * 16;
-    if (segment < 2 && shape::quantised && in_segment < T * shape::meta_bytes)
-        return (segment == 0 ? l.k_meta_off : l.v_meta_off) + in_segment;
-    return segment == 2 && l.tracked ? l.pos_off + in_segment : UINT32_MAX;
+    const meta_part<shape> part(thread);
+    if (part.at >= T * part.of_tile) return UINT32_MAX;
+    if (part.segment < 2) return shape::quantised ? (part.segment ? l.v_meta_off : l.k_meta_off) + part.at : UINT32_MAX;
+    return l.tracked ? l.pos_off + part.at : UINT32_MAX;
 }
 
 /* Start copying tiles tile .. tile + n - 1 of a page to shared memory, n in 1..T. */
@@ -88,12 +105,12 @@ static __device__ __forceinline__ void copy_step(uint32_t to, const uint8_t *pag
     using shape = step_shape<D, KB, VB, T>;
     const int thread = by.thread;
     const uint8_t *k = page + (l.k_off + tile * shape::k_bytes + thread * 16);
-    copy_pieces<shape::k_bytes, T>(to, k, n, by, k_chunk<D, KB>);
+    copy_pieces<shape::k_bytes, T>(to, k, n, by, k_chunk<D, KB, VB>);
     const uint8_t *v = page + (l.v_off + tile * shape::v_bytes + thread * 16);
     copy_pieces<shape::v_bytes, T>(to + shape::v_off, v, n, by, v_chunk<D, VB>);
-    const uint32_t of_tile = shape::rotated && thread < 8 * T ? shape::meta_bytes : 64; /* positions have 64 */
-    if (meta != UINT32_MAX && (T == 1 || thread % (4 * T) * 16 < (int)(n * of_tile)))
-        by.copy(to + shape::meta_off + thread * 16, page + (meta + tile * of_tile));
+    const meta_part<shape> part(thread);
+    if (meta != UINT32_MAX && (T == 1 || part.at < n * part.of_tile))
+        by.copy(to + shape::meta_off + thread * 16, page + (meta + tile * part.of_tile));
 }
 
 #endif

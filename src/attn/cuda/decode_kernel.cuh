@@ -7,7 +7,7 @@
  *     ring     some steps of shared memory, the warp's own
  *     state    ... while step t is added: no two warps wait for each other before the end
  *
- * A step is T tiles of a page, T = 1 or 2, or one where the page or the run ends.
+ * A step is T tiles of a page, T = 1, 2 or 4, or fewer where the page or the run ends.
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_KERNEL_CUH
 #define PLEAT_ATTN_CUDA_DECODE_KERNEL_CUH
@@ -148,7 +148,7 @@ template <int D, int KH, int VH, int KL, int VL, int T> struct decode_config {
      * memory becomes slower.  One block begins faster, two hide each other's beginning and end. */
     static constexpr int stages = T >= 2 ? 2 : step_bytes > 4000 ? 3 : 4;
     static constexpr bool is_k4v2 = one_format && KH == 4 && VH == 2, is_k8 = one_format && KH == 8 && T == 2;
-    static constexpr int resident = KH == 16 || is_k4v2 ? 1 : 2;
+    static constexpr int resident = KH == 16 || is_k4v2 || T == 4 ? 1 : 2;
     static constexpr int max_of_128 = KH == 16 ? 8 : is_k8 ? 5 : T == 2 && !one_format ? 6 : 16;
     static constexpr int max_warps =
         D == 128 && max_of_128 < PLEAT__DECODE_WARPS / resident ? max_of_128 : PLEAT__DECODE_WARPS / resident;
@@ -324,9 +324,11 @@ static __global__ void __launch_bounds__(C::max_warps * 32, C::resident)
     PLEAT__DECODE_ROW(64, kh, vh, kl, vl, 2), PLEAT__DECODE_ROW(128, kh, vh, kl, vl, 2), \
         PLEAT__DECODE_ROWS_1(kh, vh, kl, vl)
 /* A rotated format, and one as the low side, for groups of up to 4 alone. */
-#define PLEAT__DECODE_ROWS_ROTATED(k, v)                                                                  \
-    PLEAT__DECODE_ROW(64, PLEAT__ROTATED(k), PLEAT__ROTATED(v), PLEAT__ROTATED(k), PLEAT__ROTATED(v), 2), \
-        PLEAT__DECODE_ROW(128, PLEAT__ROTATED(k), PLEAT__ROTATED(v), PLEAT__ROTATED(k), PLEAT__ROTATED(v), 2)
+#define PLEAT__DECODE_ROWS_ROTATED(k, v)                                                                   \
+    PLEAT__DECODE_ROW(64, PLEAT__ROTATED(k), PLEAT__ROTATED(v), PLEAT__ROTATED(k), PLEAT__ROTATED(v),      \
+                      (v) == 4 ? 2 : 4),                                                                   \
+        PLEAT__DECODE_ROW(128, PLEAT__ROTATED(k), PLEAT__ROTATED(v), PLEAT__ROTATED(k), PLEAT__ROTATED(v), \
+                          (v) == 4 ? 2 : 4)
 #define PLEAT__DECODE_ROWS_ROTATED_LOW(kh, vh, k, v)                        \
     PLEAT__DECODE_ROW(64, kh, vh, PLEAT__ROTATED(k), PLEAT__ROTATED(v), 2), \
         PLEAT__DECODE_ROW(128, kh, vh, PLEAT__ROTATED(k), PLEAT__ROTATED(v), 2)

@@ -44,7 +44,7 @@ static __device__ __forceinline__ void state_finish(const warp_state<D> &st, con
         const uint32_t head = 2 * j + h;
         if (head >= a.view.n_group) continue;
         const uint64_t at = (uint64_t)lane * a.view.n_group + head;
-        const float factor = st.weight_sum[h] > 0 ? 1 / st.weight_sum[h] : 0;
+        const float factor = st.weight_sum[h] == 0 ? 0 : 1 / st.weight_sum[h]; /* what is no number stays none */
 #pragma unroll
         for (int i = 0; i < D / 32; i++) store_out(a, at * D + 32 * i + 4 * r, four_of(st, h, i, factor));
         if (a.lse2 && r == 0) a.lse2[at] = st.m_ref[h] + log2f(st.weight_sum[h]);
@@ -115,7 +115,7 @@ template <int D>
 static __device__ __forceinline__ void store_merged(const merged &x, const pleat__decode_params &a, uint32_t lane,
                                                     uint32_t element) {
     const uint64_t at = (uint64_t)lane * a.view.n_group + element / D;
-    const float inverse = x.l > 0 ? 1 / x.l : 0;
+    const float inverse = x.l == 0 ? 0 : 1 / x.l;
     store_out(a, at * D + element % D, make_float4(x.o.x * inverse, x.o.y * inverse, x.o.z * inverse, x.o.w * inverse));
     if (a.lse2 && element % D == 0) a.lse2[at] = x.m + log2f(x.l);
 }

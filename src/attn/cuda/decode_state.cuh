@@ -150,7 +150,7 @@ static __device__ __forceinline__ void state_set_query_bytes(warp_state<D> &st, 
 
 /* Raise the references where this step exceeds them.  c: logit2; max_scale: this thread's largest value
  * scale.  Rare. */
-template <int D>
+template <int D, int T>
 static __device__ __forceinline__ void state_raise(warp_state<D> &st, const float c[4], float max_scale) {
     const float scale = __uint_as_float(__reduce_max_sync(PLEAT__ALL_THREADS, __float_as_uint(max_scale)));
     float shrink = 1;
@@ -163,7 +163,8 @@ static __device__ __forceinline__ void state_raise(warp_state<D> &st, const floa
     float factor[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const float most = max_over_rows(fmaxf(c[h], c[2 + h]));
+        float most = max_over_rows(fmaxf(c[h], c[2 + h]));
+        if (T >= 2) most = fmaxf(most, __shfl_xor_sync(PLEAT__ALL_THREADS, most, 2)); /* both halves have one */
         factor[h] = 1;
         if (most - st.m_ref[h] > 15) {
             factor[h] = power_of_two(st.m_ref[h] - (most - 9));
@@ -182,7 +183,7 @@ static __device__ __forceinline__ void state_raise(warp_state<D> &st, const floa
 /* ---- the end of a lane -------------------------------------------------------------------------------------- */
 
 /* Bring the state to plain numbers: o in true units with the bias added, l of the whole warp, virtual heads merged:
- * heads of this thread are then 2j, 2j + 1, for j < 2 alone where T is 2. */
+ * heads of this thread are then 2j, 2j + 1, for j < 2 alone where T is 2 or 4. */
 template <int D, int T> static __device__ __forceinline__ void state_settle(warp_state<D> &st) {
     float factor[2];
 #pragma unroll
@@ -190,7 +191,7 @@ template <int D, int T> static __device__ __forceinline__ void state_settle(warp
         st.weight_sum[h] = sum_over_rows(st.weight_sum[h]);
         st.offset_sum[h] = sum_over_rows(st.offset_sum[h]);
         factor[h] = 1;
-        if (T == 2) {
+        if (T >= 2) {
             const float m = fmaxf(st.m_ref[h], __shfl_xor_sync(PLEAT__ALL_THREADS, st.m_ref[h], 2));
             factor[h] = power_of_two(st.m_ref[h] - m);
             st.m_ref[h] = m;
@@ -204,7 +205,7 @@ template <int D, int T> static __device__ __forceinline__ void state_settle(warp
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float o = (st.o[i][k] * unit + st.offset_sum[k & 1]) * factor[k & 1];
-            if (T == 2) o += __shfl_xor_sync(PLEAT__ALL_THREADS, o, 2);
+            if (T >= 2) o += __shfl_xor_sync(PLEAT__ALL_THREADS, o, 2);
             st.o[i][k] = o;
         }
 }

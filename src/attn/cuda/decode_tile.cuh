@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_tile.cuh: the arithmetic of one warp's step: one tile of 16 tokens and up to 8 query heads, or two tiles and
- * up to 4.  From shared memory (decode_copy.cuh) to logits, weights and the sums of values (decode_state.cuh).  Built
+ * decode_tile.cuh: the arithmetic of one warp's step: one tile of 16 tokens and up to 8 query heads, or two tiles or
+ * four and up to 4.  From shared memory (decode_copy.cuh) to logits, weights and the sums of values (decode_state.cuh).  Built
  * on mma.sync m16n8k16 (f16 in, f32 out), with codes unpacked in registers; decode_kernel.cuh walks the tiles.
  *
  *     S [16 tokens][8 heads] = K q^T       A = K, B = q: one product for 16 dimensions
@@ -32,7 +32,7 @@
  *
  * m_ref is 9 below the largest logit when it was last raised, which is when p > 2^15.  v_unit is a power of two not
  * below any scale so far, so weights keep f16's full precision for values of any size.  Rotated formats have levels in
- * place of centred codes, and neither minimums nor middles (decode_levels.cuh).  Both references move rarely,
+ * place of centred codes, and neither minimums nor middles; of 2 and 3 bits they meet bytes (decode_levels.cuh).  Both references move rarely,
  * by the vote of the whole warp, and then everything is rescaled.  f16 values are taken as 512 * (v/512).
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_TILE_CUH
@@ -126,14 +126,14 @@ static __device__ __forceinline__ void multiply_key_bytes(int32_t c[4], const wa
 }
 
 /* The same for both tiles of a step, hi and lo together: c is of this thread's virtual heads. */
-template <int D, int KB>
+template <int D, int KB, int VB>
 static __device__ __forceinline__ void multiply_two_keys(float c[4], const warp_state<D> &st, uint32_t k, int thread) {
     const bool second =
         thread & 2; /* this thread has lo of both tiles and wants the second; its partner the other way */
     int32_t x[4], y[4];
     if constexpr (is_rotated(KB)) {
-        multiply_key_levels<D, bits_of(KB)>(x, st, k, thread);
-        multiply_key_levels<D, bits_of(KB)>(y, st, k + 2 * D * bits_of(KB), thread);
+        multiply_key_levels<D, bits_of(KB), is_crossed(VB)>(x, st, k, thread);
+        multiply_key_levels<D, bits_of(KB), is_crossed(VB)>(y, st, k + 2 * D * bits_of(KB), thread);
     } else {
         multiply_key_bytes<D, KB>(x, st, k, thread);
         multiply_key_bytes<D, KB>(y, st, k + 2 * D * KB, thread);
@@ -172,7 +172,7 @@ template <int D, int VB>
 static __device__ __forceinline__ void multiply_values(warp_state<D> &st, uint32_t v, uint32_t b0, uint32_t b1,
                                                        int thread) {
     if constexpr (is_rotated(VB)) {
-        multiply_value_levels<D, bits_of(VB)>(st, v, b0, b1, thread);
+        multiply_value_levels<D>(st, v, b0, b1, thread);
         return;
     }
     if (VB == 16) {
@@ -212,22 +212,22 @@ struct step_context {
     uint32_t n_group;
 };
 
-/* The tokens of rows r and r + 8 in this thread's tile, and which tile of the step that is. */
-template <bool QUANTISED, int T> struct thread_tokens {
+/* The tokens of rows r and r + 8 in this thread's tile, and which tile of the step that is, whose pair of tiles it is. */
+template <bool QUANTISED, bool CROSSED, int T> struct thread_tokens {
     uint32_t first, second, tile;
-    __device__ __forceinline__ explicit thread_tokens(int thread) {
-        const uint32_t r = (uint32_t)thread >> 2;
+    __device__ __forceinline__ thread_tokens(int pair, int thread) {
+        const uint32_t r = (uint32_t)pair_of<CROSSED>(thread);
         first = QUANTISED ? 2 * r : r;
         second = QUANTISED ? 2 * r + 1 : r + 8;
-        tile = T == 2 ? (uint32_t)thread >> 1 & 1 : 0;
+        tile = T >= 2 ? 2 * (uint32_t)pair + ((uint32_t)thread >> 1 & 1) : 0;
     }
 };
 
 /* Logits of slots that do not count are -infinity. */
 template <int D, int KB, int VB, int T>
-static __device__ __forceinline__ void mask_step(float c[4], const step_context &t, int thread) {
+static __device__ __forceinline__ void mask_step(float c[4], const step_context &t, int pair, int thread) {
     using shape = step_shape<D, KB, VB, T>;
-    const thread_tokens<shape::quantised, T> own(thread);
+    const thread_tokens<shape::quantised, is_crossed(VB), T> own(pair, thread);
     bool dead0 = own.tile * 16 + own.first >= t.n_valid, dead1 = own.tile * 16 + own.second >= t.n_valid;
     if (t.tracked) {
         const uint32_t at = t.at + shape::pos_off + own.tile * 64;
@@ -238,13 +238,13 @@ static __device__ __forceinline__ void mask_step(float c[4], const step_context 
     if (dead1) c[2] = c[3] = -INFINITY;
 }
 
-template <bool QUANTISED, int T>
-static __device__ __forceinline__ void store_logits(const float c[4], const step_context &t, int thread) {
-    const thread_tokens<QUANTISED, T> own(thread);
+template <bool QUANTISED, bool CROSSED, int T>
+static __device__ __forceinline__ void store_logits(const float c[4], const step_context &t, int pair, int thread) {
+    const thread_tokens<QUANTISED, CROSSED, T> own(pair, thread);
     if (own.tile * 16 >= t.n_valid) return;
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
-        const uint32_t head = (2 * ((uint32_t)thread & 3) + h) % (8 / T);
+        const uint32_t head = (2 * ((uint32_t)thread & 3) + h) % (T == 1 ? 8 : 4);
         if (head >= t.n_group) continue;
         float *to = t.logits + head * t.logits_stride + own.tile * 16;
         if (QUANTISED) { /* neighbours */
@@ -263,21 +263,21 @@ struct token_pair {
 };
 
 template <int D, int KB, int VB, int T>
-static __device__ __forceinline__ token_pair load_pair(const step_context &t, int thread) {
+static __device__ __forceinline__ token_pair load_pair(const step_context &t, int pair, int thread) {
     using shape = step_shape<D, KB, VB, T>;
-    const thread_tokens<shape::quantised, T> own(thread);
+    const thread_tokens<shape::quantised, is_crossed(VB), T> own(pair, thread);
     const uint32_t at = t.at + shape::meta_off + own.tile * shape::meta_bytes + own.first * 2;
     token_pair x;
     x.k_scale = halves_to_floats(load_4(at));
     if (shape::rotated) {
-        x.v_scale = halves_to_floats(load_4(at + T * 64));
+        x.v_scale = halves_to_floats(load_4(at + shape::segment_bytes));
         x.k_offset = x.v_offset = make_float2(0, 0);
-        if (T == 2 && own.tile * 16 >= t.n_valid) x.v_scale = make_float2(0, 0); /* no tile stands there */
+        if (T >= 2 && own.tile * 16 >= t.n_valid) x.v_scale = make_float2(0, 0); /* no tile stands there */
         return x;
     }
     const float2 k_min = halves_to_floats(load_4(at + 32));
-    x.v_scale = halves_to_floats(load_4(at + T * 64));
-    const float2 v_min = halves_to_floats(load_4(at + T * 64 + 32));
+    x.v_scale = halves_to_floats(load_4(at + shape::segment_bytes));
+    const float2 v_min = halves_to_floats(load_4(at + shape::segment_bytes + 32));
     x.k_offset = k_min;
     if (T == 1) {
         x.k_offset.x += middle_of<KB>() * x.k_scale.x;
@@ -285,17 +285,17 @@ static __device__ __forceinline__ token_pair load_pair(const step_context &t, in
     }
     x.v_offset.x = v_min.x + middle_of<VB>() * x.v_scale.x;
     x.v_offset.y = v_min.y + middle_of<VB>() * x.v_scale.y;
-    if (T == 2 && own.tile * 16 >= t.n_valid) x.v_scale = x.v_offset = make_float2(0, 0); /* no tile stands there */
+    if (T >= 2 && own.tile * 16 >= t.n_valid) x.v_scale = x.v_offset = make_float2(0, 0); /* no tile stands there */
     return x;
 }
 
 /* logit2 of the step's tokens, for this thread's heads. */
 template <int D, int KB, int VB, int T>
 static __device__ __forceinline__ void step_logits(float c[4], const warp_state<D> &st, const step_context &t,
-                                                   const token_pair &x, int thread) {
+                                                   const token_pair &x, int pair, int thread) {
     using shape = step_shape<D, KB, VB, T>;
-    if constexpr (T == 2)
-        multiply_two_keys<D, KB>(c, st, t.at, thread);
+    if constexpr (T >= 2)
+        multiply_two_keys<D, KB, VB>(c, st, t.at + pair * 2 * shape::k_bytes, thread);
     else
         multiply_keys<D, KB>(c, st, t.at, thread);
     if (shape::rotated) {
@@ -310,22 +310,60 @@ static __device__ __forceinline__ void step_logits(float c[4], const warp_state<
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) c[i] *= st.q_scale[i & 1];
-    if (t.n_valid < 16 * T || t.tracked) mask_step<D, KB, VB, T>(c, t, thread);
-    if (t.logits) store_logits<shape::quantised, T>(c, t, thread);
+    const uint32_t end = T == 1 ? 16 : 32 * (pair + 1);
+    if (t.n_valid < end || t.tracked) mask_step<D, KB, VB, T>(c, t, pair, thread);
+    if (t.logits) store_logits<shape::quantised, is_crossed(VB), T>(c, t, pair, thread);
+}
+
+/* Add a step whose values meet weights as bytes. */
+template <int D, int KB, int VB, int T>
+static __device__ __forceinline__ void add_crossed_step(warp_state<D> &st, const step_context &t, int thread) {
+    using shape = step_shape<D, KB, VB, T>;
+    constexpr int n = T / 2;
+    float c[n][4], most[4], weights[n][4], max_scale = 0;
+    float2 scale[n];
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        const token_pair x = load_pair<D, KB, VB, T>(t, i, thread);
+        step_logits<D, KB, VB, T>(c[i], st, t, x, i, thread);
+        scale[i] = x.v_scale;
+        max_scale = fmaxf(max_scale, fmaxf(x.v_scale.x, x.v_scale.y));
+#pragma unroll
+        for (int k = 0; k < 4; k++) most[k] = i == 0 ? c[i][k] : fmaxf(most[k], c[i][k]);
+    }
+    const float above = fmaxf(fmaxf(most[0], most[2]) - st.m_ref[0], fmaxf(most[1], most[3]) - st.m_ref[1]);
+    if (__any_sync(PLEAT__ALL_THREADS, above > 15 || max_scale > st.v_unit)) state_raise<D, T>(st, most, max_scale);
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        const float first = scale[i].x * st.v_unit_inverse, second = scale[i].y * st.v_unit_inverse;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const float p = power_of_two(c[i][k] - st.m_ref[k & 1]);
+            st.weight_sum[k & 1] += p;
+            weights[i][k] = p * (k < 2 ? first : second);
+        }
+    }
+    weight_bytes<n> w;
+    weights_to_bytes<n>(w, weights, thread);
+    multiply_by_weight_bytes<D, bits_of(VB), n>(st, t.at + shape::v_off, w, thread);
 }
 
 /* Add a step to the state. */
 template <int D, int KB, int VB, int T>
 static __device__ __forceinline__ void add_step(warp_state<D> &st, const step_context &t, int thread) {
+    if constexpr (is_crossed(VB)) {
+        add_crossed_step<D, KB, VB, T>(st, t, thread);
+        return;
+    }
     using shape = step_shape<D, KB, VB, T>;
     constexpr bool has_offsets = shape::quantised && !shape::rotated;
     token_pair x = {{0, 0}, {0, 0}, {0x1p-9f, 0x1p-9f}, {0, 0}}; /* of f16: v = 512 * (v/512) */
-    if (shape::quantised) x = load_pair<D, KB, VB, T>(t, thread);
+    if (shape::quantised) x = load_pair<D, KB, VB, T>(t, 0, thread);
     float c[4];
-    step_logits<D, KB, VB, T>(c, st, t, x, thread);
+    step_logits<D, KB, VB, T>(c, st, t, x, 0, thread);
     const float above = fmaxf(fmaxf(c[0], c[2]) - st.m_ref[0], fmaxf(c[1], c[3]) - st.m_ref[1]);
     const float max_scale = fmaxf(x.v_scale.x, x.v_scale.y);
-    if (__any_sync(PLEAT__ALL_THREADS, above > 15 || max_scale > st.v_unit)) state_raise<D>(st, c, max_scale);
+    if (__any_sync(PLEAT__ALL_THREADS, above > 15 || max_scale > st.v_unit)) state_raise<D, T>(st, c, max_scale);
     float p[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) p[i] = power_of_two(c[i] - st.m_ref[i & 1]);

@@ -80,6 +80,16 @@ static __device__ __forceinline__ void multiply_signed_bytes(int32_t c[4], const
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* c = a b + base: a of levels, b unsigned. */
+static __device__ __forceinline__ void multiply_by_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1,
+                                                         const int32_t base[4]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%10, %11, %12, %13};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(base[0]), "r"(base[1]), "r"(base[2]),
+          "r"(base[3]));
+}
+
 /* 2^x, to about 2 ulp; 0 below 2^-126. */
 static __device__ __forceinline__ float power_of_two(float x) {
     float y;

@@ -4,7 +4,7 @@
  */
 #include "quant/cuda/rotate.h"
 
-#include "hw/cuda/cuda.cuh"
+#include "hw/cuda/launch.cuh"
 #include "quant/cuda/wide.cuh"
 
 #define WARPS 4u
@@ -12,6 +12,8 @@
 static __global__ void __launch_bounds__(WARPS * 32)
     rotate_queries(const uint2 *q, uint32_t n_rows, uint32_t n_quads, uint2 *to) {
     const uint32_t row = blockIdx.x * WARPS + threadIdx.x / 32;
+    pleat__wait_for_last();
+    pleat__let_next_start();
     if (row >= n_rows) return;
     pleat__device_wide w = pleat__device_wide_of(q + (uint64_t)row * n_quads, n_quads);
     pleat__device_wide_rotate(&w, n_quads);
@@ -26,6 +28,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
 
 static __global__ void __launch_bounds__(WARPS * 32) rotate_back(float4 *rows, uint32_t n_rows, uint32_t n_quads) {
     const uint32_t row = blockIdx.x * WARPS + threadIdx.x / 32;
+    pleat__wait_for_last();
+    pleat__let_next_start();
     if (row >= n_rows) return;
     pleat__device_wide w = {};
 #pragma unroll
@@ -49,15 +53,14 @@ static uint32_t blocks_for(uint32_t n_rows) { return (n_rows + WARPS - 1) / WARP
 extern "C" pleat_status pleat__device_rotate_queries(const uint16_t *q, uint32_t n_rows, uint32_t head_dim,
                                                      uint16_t *to, pleat__device_stream stream, pleat_error *err) {
     if (n_rows == 0) return PLEAT_OK;
-    rotate_queries<<<blocks_for(n_rows), WARPS * 32, 0, pleat__cuda_stream(stream)>>>(
-        (const uint2 *)(const void *)q, n_rows, head_dim / 4, (uint2 *)(void *)to);
+    pleat__launch(rotate_queries, blocks_for(n_rows), WARPS * 32, 0, stream, (const uint2 *)(const void *)q, n_rows,
+                  head_dim / 4, (uint2 *)(void *)to);
     return PLEAT_CUDA_LAUNCHED("rotating queries", err);
 }
 
 extern "C" pleat_status pleat__device_rotate_back(float *rows, uint32_t n_rows, uint32_t head_dim,
                                                   pleat__device_stream stream, pleat_error *err) {
     if (n_rows == 0) return PLEAT_OK;
-    rotate_back<<<blocks_for(n_rows), WARPS * 32, 0, pleat__cuda_stream(stream)>>>((float4 *)(void *)rows, n_rows,
-                                                                                   head_dim / 4);
+    pleat__launch(rotate_back, blocks_for(n_rows), WARPS * 32, 0, stream, (float4 *)(void *)rows, n_rows, head_dim / 4);
     return PLEAT_CUDA_LAUNCHED("turning attention back", err);
 }
