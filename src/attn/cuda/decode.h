@@ -59,7 +59,7 @@ typedef struct pleat__device_attn_plan {
     uint32_t kernel_idx;      /* in the table of decode.cu */
     uint32_t n_blocks;        /* grid */
     uint32_t n_warps;         /* of a block */
-    uint32_t step_tiles;      /* that a warp adds at once */
+    uint32_t step_tiles;      /* of a warp's step */
     uint32_t n_pieces;        /* blocks of a lane, at most; 0 if EQUAL_SHARES */
     uint32_t piece_tiles;     /* of all pieces of a lane but its last; PER_LANE: no lane has as many */
     uint32_t smem_bytes;      /* of a block */

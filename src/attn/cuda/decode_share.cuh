@@ -61,7 +61,7 @@ typedef struct pleat__decode_kernel {
     uint32_t head_dim;
     pleat__decode_fn fn;
     uint32_t heads;      /* of a group, at most */
-    uint32_t step_tiles; /* that a warp adds at once */
+    uint32_t step_tiles; /* of a warp's step */
     uint32_t resident;   /* blocks of a multiprocessor */
     uint32_t max_warps;  /* of a block, PLEAT__DECODE_WARPS at most */
     uint32_t warp_bytes; /* shared memory of a warp's ring; a part stands behind it */

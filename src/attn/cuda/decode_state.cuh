@@ -182,8 +182,8 @@ static __device__ __forceinline__ void state_raise(warp_state<D> &st, const floa
 
 /* ---- the end of a lane -------------------------------------------------------------------------------------- */
 
-/* Bring the state to plain numbers: o in true units with the bias added, l of the whole warp, virtual heads merged:
- * heads of this thread are then 2j, 2j + 1, for j < 2 alone where T is 2 or 4. */
+/* Bring the state to plain numbers: o in true units with the bias added, l of the whole warp, virtual heads merged.
+ * Heads of this thread are then 2j, 2j + 1, for j < 2 alone where T is 2 or 4. */
 template <int D, int T> static __device__ __forceinline__ void state_settle(warp_state<D> &st) {
     float factor[2];
 #pragma unroll
