@@ -10,66 +10,18 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/internal.h"
+#include "engine/layers.h"
 
 /* ---- create and destroy -------------------------------------------------------------------------- */
 
-/* What the cache is told of the model's layers, and copies. */
-typedef struct layer_arrays {
-    uint32_t *windows;        /* [n_layers], or NULL: none has one */
-    float *sinks;             /* [n_layers][n_q_heads], or NULL: none has some */
-    const pleat_rope **ropes; /* [n_layers] into kinds */
-    pleat_rope kinds[2];      /* of the model's ropes */
-    double *frequencies;      /* [2][head_dim/2] theirs */
-    void *memory;             /* of all of it */
-    uint64_t memory_bytes;
-} layer_arrays;
-
-static void carve_layers(const pleat_engine *e, layer_arrays *l, pleat__arena *arena) {
-    const uint32_t n_layers = e->info.n_layers;
-    if (e->info.window > 0) l->windows = pleat__arena_take(arena, n_layers, sizeof *l->windows);
-    if (e->model->layers[0].sinks)
-        l->sinks = pleat__arena_take(arena, (uint64_t)n_layers * e->info.n_q_heads, sizeof *l->sinks);
-    l->ropes = pleat__arena_take(arena, n_layers, sizeof *l->ropes);
-    l->frequencies = pleat__arena_take(arena, 2, e->info.head_dim / 2 * sizeof *l->frequencies);
-}
-
-/* Keys are turned as the forward pass does it for sequences of this length. */
-static void list_ropes(const pleat_engine *e, layer_arrays *l) {
-    for (uint32_t i = 0; i < e->model->n_ropes; i++) {
-        const pleat__rope *rope = &e->model->ropes[i];
-        double *frequencies = l->frequencies + (size_t)i * (e->info.head_dim / 2);
-        pleat__rope_frequencies(rope, e->opt.max_tokens, frequencies);
-        l->kinds[i] = (pleat_rope){rope->n_dims, rope->is_halves, rope->magnitude, frequencies};
-    }
-}
-
-static pleat_status list_layers(const pleat_engine *e, layer_arrays *l) {
-    const uint32_t n_heads = e->info.n_q_heads;
-    pleat__arena arena = {0};
-    carve_layers(e, l, &arena);
-    l->memory_bytes = arena.used_bytes;
-    l->memory = pleat__alloc(&e->al, 1, l->memory_bytes);
-    if (!l->memory) return PLEAT_E_MEMORY;
-    arena = (pleat__arena){.base = l->memory, .cap_bytes = l->memory_bytes};
-    carve_layers(e, l, &arena);
-    list_ropes(e, l);
-    for (uint32_t i = 0; i < e->info.n_layers; i++) {
-        const pleat__layer *layer = &e->model->layers[i];
-        if (l->windows) l->windows[i] = pleat_model_layer_window(e->model, i);
-        if (l->sinks) memcpy(l->sinks + (size_t)i * n_heads, layer->sinks, n_heads * sizeof *l->sinks);
-        l->ropes[i] = layer->rope == PLEAT__NO_ROPE ? NULL : &l->kinds[layer->rope];
-    }
-    return PLEAT_OK;
-}
-
 static pleat_status create_cache_with(pleat_engine *e, pleat_cache_options *opt, pleat_error *err) {
-    layer_arrays layers = {0};
-    PLEAT_FAIL_IF(list_layers(e, &layers) != PLEAT_OK, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
+    pleat__engine_layers layers;
+    PLEAT_TRY(pleat__engine_layers_init(e, &layers, err));
     opt->windows = layers.windows;
     opt->sink_logits = layers.sinks;
     opt->ropes = layers.ropes;
     const pleat_status status = pleat_cache_create(opt, &e->cache, err);
-    pleat__free(&e->al, layers.memory, 1, layers.memory_bytes);
+    pleat__engine_layers_free(e, &layers);
     return status;
 }
 
