@@ -20,7 +20,7 @@
  *         pleat_device_cache_set_batch({seq_idx, ...})       who takes part in the steps from here on
  *             pleat_device_cache_begin                       plan + commit: pages for one more token a sequence
  *                 pleat_device_cache_append(layer 0, k, v)   store the new tokens
- *                 pleat_device_cache_attend(layer 0, q, out) attend to all; leankv counts the attention received
+ *                 pleat_device_cache_attend(layer 0, q, out) attend to all; leankv and h2o count what was received
  *                 ...                                        once for each layer, in any order
  *             pleat_device_cache_end                         the policy acts on every lane, pages go back
  *
@@ -33,8 +33,8 @@
  * Pages have the layout of the CPU's cache and tokens are quantised to the same bytes.  A lane's levels follow from the
  * scores as they do on the CPU (src/policy/leankv.h), with one difference: the tokens of a prompt that become low are
  * quantised from the exact values, not from the high codes.  streaming, recent and random keep the CPU's tokens in the
- * CPU's slots.  Of the CPU's options sink_logits has no counterpart: models
- * that need it cannot be run on this cache.
+ * CPU's slots; h2o, snapkv, pyramidkv, adakv and novel do so where scores, which have other last bits here, leave no tie.  Of
+ * the CPU's options sink_logits has no counterpart: models that need it cannot be run on this cache.
  *
  * Windows.  A layer may see the newest tokens alone.  Its lanes are rings then, as on the CPU.  For the length of a
  * prompt or a chunk they hold pages as other lanes do, and return them: before prompt_end's work, or with it.
@@ -58,6 +58,7 @@
 #ifndef PLEAT_DEVICE_CACHE_H
 #define PLEAT_DEVICE_CACHE_H
 
+#include "pleat/cache.h"
 #include "pleat/spec.h"
 
 #ifdef __cplusplus
@@ -78,11 +79,11 @@ typedef enum pleat_device_schedule {
 
 typedef struct pleat_device_cache_options {
     size_t size_bytes; /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
-    /* f16 (the default), any format of 8 to 2 bits, or h4v4 to h2v2.  Or streaming, recent, random of one of the plain
-     * ones, with a budget of tokens or a share.  Or leankv: of one of these where al = ah, else of two of f16, k8v8, k8v4,
-     * k4v4, k4v2.  Its low format may be h3v2 or h2v2 below k8v8 or k8v4.  Or kvcomp+pack: blocks of 64 tokens, k and v
-     * from 0.07 on, fewer than 16 sinks; heads of 64 and 128, groups up to 8, without windows and logit_cap.  It has
-     * neither chunks nor images and export. */
+    /* f16 (the default), any format of 8 to 2 bits, or h4v4 to h2v2.  Or streaming, recent, random, h2o, snapkv,
+     * pyramidkv, adakv, novel of one of the plain ones, with a budget of tokens or a share.  Or leankv: of one of these where
+     * al = ah, else of two of f16, k8v8, k8v4, k4v4, k4v2.  Its low format may be h3v2 or h2v2 below k8v8 or k8v4.  Or
+     * kvcomp+pack: blocks of 64 tokens, k and v from 0.07 on, fewer than 16 sinks; heads of 64 and 128, groups up to 8,
+     * without windows and logit_cap.  It has neither chunks nor images and export. */
     pleat_spec spec;
     uint32_t device;         /* which GPU; default 0 */
     uint32_t n_layers;       /* 1..1024 */
@@ -102,6 +103,8 @@ typedef struct pleat_device_cache_options {
     uint64_t pool_bytes;  /* device memory for pages; 0: room for max_seqs sequences of max_tokens high tokens */
     pleat_device_schedule schedule;   /* of steps; default EQUAL_SHARES */
     const pleat_allocator *allocator; /* of host memory */
+    const pleat_rope *const *ropes;   /* as pleat_cache_options has them, two kinds at most; novel is refused without */
+    const struct pleat_stats *stats;  /* of the model, as there; novel:mean=model is refused without */
 } pleat_device_cache_options;
 
 /* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
@@ -134,7 +137,9 @@ PLEAT_API pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache
 /* Causal attention of one layer of it, on the keys and values as handed in.
  *   q         [n_tokens][n_q_heads][head_dim] f16, as k and v below; all aligned to 16
  *   out       [n_tokens][n_q_heads][head_dim] f16, aligned to 16; not q
- *   received  [n_kv_heads][n_tokens] f32, overwritten: what pleat_device_cache_prompt() asks for; NULL: not computed
+ *   received  [n_kv_heads][n_tokens] f32, overwritten: what pleat_device_cache_prompt() asks for; NULL: not computed.
+ *             Of the group's heads the largest, summed over queries; for h2o the heads' sum; for snapkv, pyramidkv and adakv
+ *             that, of the last `window` queries alone
  * Error: <= 1e-3 relative in norm, of out and of received.  PLEAT_E_LIMIT: the prompt has more than
  * PLEAT_DEVICE_PROMPT_TOKENS tokens. */
 PLEAT_API pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cache, uint32_t layer, const void *q,
@@ -143,10 +148,13 @@ PLEAT_API pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cach
 
 /* One layer of it: class the tokens, quantise those that stay and place them.
  *   k, v      [n_tokens][n_kv_heads][head_dim] f16, positions applied, aligned to 8
- *   received  [n_kv_heads][n_tokens] f32: attention that each token received from later ones, of the group's heads the
- *             largest, summed over queries that are counted (leankv's every); not read, and may be NULL, but for leankv */
+ *   received  [n_kv_heads][n_tokens] f32: attention that each token received from later ones, as prompt_attend leaves
+ *             it; not read, and may be NULL, unless pleat_device_cache_wants_received() */
 PLEAT_API pleat_status pleat_device_cache_prompt(pleat_device_cache *cache, uint32_t layer, const void *k,
                                                  const void *v, const float *received, void *stream, pleat_error *err);
+
+/* 1: with this spec tokens' scores are counted, so that pleat_device_cache_prompt() reads what they received; else 0. */
+PLEAT_API int pleat_device_cache_wants_received(const pleat_spec *spec);
 
 /* All layers have been placed: the sequence's tokens count.  PLEAT_E_STATE while a layer is missing. */
 PLEAT_API pleat_status pleat_device_cache_prompt_end(pleat_device_cache *cache, void *stream, pleat_error *err);
@@ -234,9 +242,9 @@ PLEAT_API pleat_status pleat_device_cache_append_heads(pleat_device_cache *cache
                                                        const pleat_device_cache_heads *heads, void *q, void *stream,
                                                        pleat_error *err);
 
-/* Attend with one query a sequence to all that is stored, the step's tokens included.  With leankv, in a step, what
- * each slot received is added to its score: in a stream of the cache's own, beside what follows, until the next append
- * or attend.  The last layer's is in `stream`, so who records layers records them to the last.
+/* Attend with one query a sequence to all that is stored, the step's tokens included.  With leankv and h2o, in a step,
+ * what each slot received is added to its score: in a stream of the cache's own, beside what follows, until the next
+ * append or attend.  The last layer's is in `stream`, so who records layers records them to the last.
  *   q     [n_seqs][n_q_heads][head_dim] f16, aligned to 16
  *   out   [n_seqs][n_q_heads][head_dim] f32, aligned to 16
  *   lse2  [n_seqs][n_q_heads] f32: log2 of the sum of exponentials of the scaled logits; may be NULL.  What is added to
@@ -366,6 +374,10 @@ PLEAT_API pleat_status pleat_device_cache_wait_end(pleat_device_cache *cache, ui
 
 /* The most tokens of a lane that stay when a prompt of n_prompt tokens has been read; UINT32_MAX: all. */
 PLEAT_API uint32_t pleat_device_cache_max_kept(const pleat_device_cache *cache, uint32_t n_prompt);
+
+/* 1: a lane that holds as many loses a token for each that comes, and has no dead slot but the next one's.  Else 0: what
+ * comes behind a prompt stays, or slots of those that have gone do. */
+PLEAT_API int pleat_device_cache_is_bounded(const pleat_device_cache *cache);
 
 /* Pages that both sequences hold.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_get_shared(pleat_device_cache *cache, uint32_t a, uint32_t b,

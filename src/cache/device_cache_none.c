@@ -165,6 +165,16 @@ pleat_status pleat_device_cache_wait_end(pleat_device_cache *cache, uint64_t *pa
     return none(err);
 }
 
+int pleat_device_cache_is_bounded(const pleat_device_cache *cache) {
+    (void)cache;
+    return 0;
+}
+
+int pleat_device_cache_wants_received(const pleat_spec *spec) {
+    (void)spec;
+    return 0;
+}
+
 uint32_t pleat_device_cache_max_kept(const pleat_device_cache *cache, uint32_t n_prompt) {
     (void)cache, (void)n_prompt;
     return UINT32_MAX;

@@ -103,13 +103,14 @@ typedef struct pleat__device_attn_args {
     uint64_t logits_stride;      /* even; with drops_logits a multiple of 32, and logits are aligned to 128 */
     const uint32_t *scored_seqs; /* [n_seqs] of whom logits are left: where it is view.seq_idxs; NULL: of all */
     float times;                 /* what received() multiplies by; 0: 1 */
+    bool sums_heads;             /* what received() adds: of the group's heads the sum, not the largest */
     bool drops_logits;           /* what received() has read is undefined then, and spares memory its writing */
 } pleat__device_attn_args;
 
 pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, const pleat__device_attn_args *args,
                                        void *workspace, pleat__device_stream stream, pleat_error *err);
 
-/* Add to the score of every slot of args->layer what it received: the largest over the group of
+/* Add to the score of every slot of args->layer what it received: the largest over the group, or the sum, of
  * 2^(logit2 - lse2), `times` over.
  * args->logits and lse2 are what decode wrote.  Sides that are not tracked, or have several scores a slot, are left
  * alone. */

@@ -18,7 +18,22 @@ typedef struct received_params {
     bool drops_logits;
 } received_params;
 
-/* What four slots from `s` on received, by the logits' count: the largest over the group. */
+/* What four slots from `s` on received: the sum over the group, head by head. */
+static __device__ float4 summed_by(const received_params &a, const float *logits, const float lse2[8], uint32_t s) {
+    float sums[4] = {};
+#pragma unroll
+    for (uint32_t g = 0; g < 8; g++) {
+        if (g >= a.view.n_group) break;
+        const float2 *at = (const float2 *)(const void *)(logits + g * a.logits_stride + s);
+        const float2 x = at[0], y = at[1];
+        const float of[4] = {x.x, x.y, y.x, y.y};
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[i] += power_of_two(of[i] - lse2[g]);
+    }
+    return make_float4(a.times * sums[0], a.times * sums[1], a.times * sums[2], a.times * sums[3]);
+}
+
+/* The same by the logits' count: the largest over the group. */
 static __device__ float4 received_by(const received_params &a, const float *logits, const float lse2[8], uint32_t s) {
     float most[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
 #pragma unroll
@@ -75,6 +90,7 @@ static __device__ void drop_logits(const received_params &a, const float *logits
 }
 
 /* Grid: lanes, and stretches of slots in turn, four a thread, of both sides as the logits have them. */
+template <bool SUMS>
 static __global__ void __launch_bounds__(RECEIVED_THREADS) add_received(const __grid_constant__ received_params a) {
     const pleat__device_view &v = a.view;
     const uint32_t lane = blockIdx.x, step = gridDim.y * RECEIVED_THREADS * 4;
@@ -89,7 +105,7 @@ static __global__ void __launch_bounds__(RECEIVED_THREADS) add_received(const __
 #pragma unroll
     for (uint32_t g = 0; g < 8; g++) lse2[g] = g < v.n_group ? a.lse2[(uint64_t)lane * v.n_group + g] : 0;
     while (s < end) {
-        if (scores) add_to_scores(scores, n, received_by(a, logits, lse2, s));
+        if (scores) add_to_scores(scores, n, SUMS ? summed_by(a, logits, lse2, s) : received_by(a, logits, lse2, s));
         s += step;
         scores = s < end ? scores_of(v, l, s, &n) : NULL;
     }
@@ -111,6 +127,10 @@ pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pl
     a.times = args->times > 0 ? args->times : 1;
     a.drops_logits = args->drops_logits;
     const dim3 grid(args->view.n_seqs * args->view.n_kv_heads, 8);
-    add_received<<<grid, RECEIVED_THREADS, 0, pleat__cuda_stream(stream)>>>(a); /* behind another stream's work */
+    cudaStream_t on = pleat__cuda_stream(stream); /* behind another stream's work */
+    if (args->sums_heads)
+        add_received<true><<<grid, RECEIVED_THREADS, 0, on>>>(a);
+    else
+        add_received<false><<<grid, RECEIVED_THREADS, 0, on>>>(a);
     return PLEAT_CUDA_LAUNCHED("attention received", err);
 }

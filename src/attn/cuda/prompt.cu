@@ -18,8 +18,13 @@
 
 static uint32_t every_of(const pleat__device_prompt_attn *p) { return p->every > 1 ? p->every : 1; }
 
-/* Queries of a span: n_keys/128 * n_heads blocks times n_splits units. */
+/* Queries of a span: n_keys/128 * n_heads blocks times n_splits units.  A prompt's last queries are too few to cut. */
 static void plan_splits(const pleat__device_prompt_attn *p, uint32_t *n_splits, uint32_t *span) {
+    if (p->first_query > 0) {
+        *n_splits = 1;
+        *span = p->max_tokens;
+        return;
+    }
     const uint64_t blocks = (uint64_t)((p->n_tokens + 127) / 128) * p->n_kv_heads;
     uint64_t splits = (TARGET_UNITS + blocks - 1) / (blocks ? blocks : 1);
     if (splits > MAX_SPLITS) splits = MAX_SPLITS;
@@ -64,6 +69,8 @@ static pleat_status check(const pleat__device_prompt_attn *p, pleat_error *err) 
     PLEAT_FAIL_IF(every > 128 || (every & (every - 1)) || (every > 1 && (p->n_seqs != 1 || p->starts)), err,
                   PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: every %uth query of one prompt cannot be counted",
                   every);
+    PLEAT_FAIL_IF(p->first_query > 0 && (p->starts || every > 1 || p->first_query >= p->n_tokens), err, PLEAT_E_ARG,
+                  PLEAT_NOWHERE, "prompt attention: only one prompt's own last queries can be counted alone, each");
     const uint64_t width = (uint64_t)p->n_kv_heads * p->head_dim;
     PLEAT_FAIL_IF(p->q_stride < width * p->n_group || p->kv_stride < width || p->out_stride < width * p->n_group, err,
                   PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: a stride is shorter than a token");
@@ -101,7 +108,7 @@ static pleat_status run(const pleat__prompt_args *args, bool by_wgmma, pleat__de
         PLEAT_TRY(pleat__prompt_attend_mma(args, stream, err));
     }
     if (!args->p.received) return PLEAT_OK;
-    PLEAT_TRY(receive(args, &maps, by_wgmma, stream, err));
+    PLEAT_TRY(receive(args, &maps, by_wgmma && !args->p.sums_heads && args->p.first_query == 0, stream, err));
     return args->n_splits == 1 ? PLEAT_OK : pleat__prompt_add_up(args, stream, err);
 }
 

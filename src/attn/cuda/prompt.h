@@ -3,7 +3,8 @@
  * prompt.h: attention of whole prompts on a GPU, and what every key receives in it.
  *
  *     q, k, v ── attend ──> out, lse2                      pass 1: softmax(scale * q.k) v, causal
- *     q, k, lse2 ── receive ──> sums ── add up ──> received   pass 2: sum over later queries of the max over the group
+ *     q, k, lse2 ── receive ──> sums ── add up ──> received   pass 2: sum over later queries of the max over the group,
+ *                                                         or of the sum over it
  *
  * Rules
  *  1. Prompts stand one after the other in q, k, v, out and lse2; query i of one sees its keys 0..i and adds to
@@ -17,7 +18,7 @@
  *     receives is not known.
  *
  * Two ways, which differ in last bits: mma.sync, for every GPU from sm_80 on, and wgmma with bulk tensor copies for
- * Hopper.
+ * Hopper.  Pass 2 goes by mma.sync where sums over the group, or the last queries alone, are asked for.
  */
 #ifndef PLEAT_ATTN_CUDA_PROMPT_H
 #define PLEAT_ATTN_CUDA_PROMPT_H
@@ -59,6 +60,9 @@ typedef struct pleat__device_prompt_attn {
     float *received; /* [n_kv_heads][n_tokens], overwritten; NULL: pass 2 is left out */
     uint32_t every; /* received: `every` times from the queries every-1, 2*every-1, ..; 0: 1.  Above that a power of two
                       * to 128, and one prompt */
+    bool sums_heads;      /* received: of the group's heads the sum, not the largest */
+    uint32_t first_query; /* received: of this query and those after it, below n_tokens; but 0, for one prompt alone and
+                           * without every */
     void *workspace; /* pleat__device_prompt_attn_workspace() bytes, aligned to 16; may be NULL where that is 0 */
     pleat__device_prompt_kernel kernel;
 } pleat__device_prompt_attn;

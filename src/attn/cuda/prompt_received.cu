@@ -4,7 +4,8 @@
  *
  *     warp w      keys 32w .. 32w+31, two m16 each, as A fragments in registers for the whole walk
  *     queries     32 at a time, one head of the group after the other, four tiles deep by cp.async
- *     a tile      x = max(x, (k.q)*scale2 - lse2); after the group's last head: sum += 2^x
+ *     a tile      x = max(x, (k.q)*scale2 - lse2); after the group's last head: sum += 2^x.  Where heads are summed,
+ *                 after each
  *
  * The exponential of the maximum is the maximum of the exponentials, so a group costs one.  Queries are columns: the
  * group's heads meet in one register, and a thread adds up its columns alone; four threads' sums meet at the end.
@@ -141,7 +142,8 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) receive(co
     const prompt_seq seq = find_seq(p, blockIdx.z);
     const prompt_turn turn = take_turn(args.turn_heads[1], p.n_kv_heads);
     const uint32_t head = turn.head, split = turn.block % args.n_splits, first = turn.block / args.n_splits * KEYS;
-    const uint32_t n_queries = seq.n / args.every, from = max(first / args.every, split * args.span);
+    const uint32_t n_queries = seq.n / args.every;
+    const uint32_t from = max(max(first / args.every, split * args.span), p.first_query);
     const uint32_t to = min(n_queries, (split + 1) * args.span);
     float *out = args.n_splits == 1 ? p.received : args.partial + (uint64_t)split * p.n_kv_heads * p.n_tokens;
     if (first >= seq.n) return;
@@ -174,9 +176,10 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) receive(co
         if (w.query < to) fetch<D>(p, &w, tiles + free * tile_bytes, pleat__shared_address(lse2[free]));
         pleat__copies_commit();
         meet<D>(x, a, tiles + stage * tile_bytes, lse2[stage], args.scale2);
-        if (++group < p.n_group) continue;
+        const bool is_last = ++group == p.n_group;
         const bool all = (query + 1) * args.every - 1 > key + WARP_KEYS - 1 && query + QUERIES <= to;
-        add(sum, x, all, key, query, to, args.every);
+        if (is_last || p.sums_heads) add(sum, x, all, key, query, to, args.every);
+        if (!is_last) continue;
         group = 0;
         query += QUERIES;
     }

@@ -98,9 +98,8 @@ static pleat_status check_reserve(pleat_device_cache *c, uint32_t seq_idx, uint6
     return PLEAT_OK;
 }
 
-/* Every row of an empty sequence takes n_each pages, or PLEAT_AGAIN.  Waits. */
-static pleat_status reserve(pleat_device_cache *c, uint32_t seq_idx, uint64_t n_each, pleat__device_stream stream,
-                            pleat_error *err) {
+pleat_status pleat__device_cache_reserve(pleat_device_cache *c, uint32_t seq_idx, uint64_t n_each,
+                                         pleat__device_stream stream, pleat_error *err) {
     PLEAT_TRY(check_reserve(c, seq_idx, n_each, n_each * c->rows_per_seq, stream, err));
     PLEAT_TRY(pleat__device_reserve(&c->lanes.pages, pleat__device_first_row(c, seq_idx), c->rows_per_seq,
                                     (uint32_t)n_each, stream, err));
@@ -141,7 +140,7 @@ pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t seq
     REQUIRE(n_tokens >= 1 && n_tokens <= c->opt.max_tokens, "device cache: a prompt of %u tokens: allowed are 1 to %u",
             n_tokens, c->opt.max_tokens);
     const uint32_t n_each = pleat__div_up_u32(n_tokens, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
-    PLEAT_TRY(reserve(c, seq_idx, n_each, pleat__device_stream_of(stream), err));
+    PLEAT_TRY(pleat__device_cache_reserve(c, seq_idx, n_each, pleat__device_stream_of(stream), err));
     PLEAT_TRY(pleat__device_cache_set_budget(c, seq_idx, n_tokens, pleat__device_stream_of(stream), err));
     memset(c->placed, 0, c->opt.n_layers);
     c->seq_states[seq_idx] = PLEAT__SEQ_PROMPT;
@@ -206,8 +205,12 @@ pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, uint32_t la
         return attend_wide(c, layer, q, k, v, out, 0, pleat__device_stream_of(stream), err);
     }
     pleat__device_prompt_attn prompt = attn_of(c, q, k, v, out);
+    const pleat__device_policy *policy = &c->lanes.policy;
+    const bool is_windowed = policy->counts == PLEAT__DEVICE_COUNTS_WINDOW && c->prompt_tokens > policy->window;
     prompt.received = received;
-    prompt.every = c->lanes.policy.al > 0 ? 1 : c->lanes.policy.every; /* pleat__counted_every_of_prompts() */
+    prompt.every = policy->al > 0 ? 1 : policy->every; /* pleat__counted_every_of_prompts() */
+    prompt.sums_heads = policy->counts > PLEAT__DEVICE_COUNTS_MAX;
+    prompt.first_query = is_windowed ? c->prompt_tokens - policy->window : 0;
     prompt.workspace = c->prompt_workspace;
     return pleat__device_prompt_attn_run(&prompt, pleat__device_stream_of(stream), err);
 }
@@ -220,21 +223,42 @@ static pleat_status place_wide(const pleat_device_cache *c, const pleat__device_
     return pleat__device_wide_store(&c->lanes, p, stream, err);
 }
 
+/* Tokens of the prompt that a lane of the layer keeps: pyramidkv's budgets fall from layer to layer. */
+static uint32_t layer_budget(const pleat_device_cache *c, uint32_t layer) {
+    const uint32_t budget = c->budgets[c->prompt_seq];
+    const pleat__evictor *evictor = pleat__evictor_of(c->opt.spec.policy);
+    if (c->opt.spec.policy != PLEAT_POLICY_PYRAMIDKV) return budget;
+    const pleat__evict_layer of = {.spec = &c->opt.spec,
+                                   .layer = layer,
+                                   .n_layers = c->opt.n_layers,
+                                   .n_lanes = 1,
+                                   .n_tokens = c->prompt_tokens,
+                                   .budget = budget};
+    int64_t kept = budget;
+    evictor->budgets(&of, NULL, &kept);
+    return (uint32_t)kept;
+}
+
 pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, const void *k, const void *v,
                                        const float *received, void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->in_prompt, "device cache: no prompt is under way");
     REQUIRE(layer < c->opt.n_layers, "device cache: no layer %u: there are %u", layer, c->opt.n_layers);
-    REQUIRE(is_aligned(k, 8) && is_aligned(v, 8) && (received || !c->lanes.policy.is_leankv),
+    REQUIRE(is_aligned(k, 8) && is_aligned(v, 8) && (received || !pleat__device_cache_counts(c)),
             "device cache: no keys, values or attention received, or not aligned to 8 bytes");
     REQUIRE_STATE(!c->placed[layer], "device cache: layer %u of the prompt has been placed", layer);
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    const pleat__device_prompt prompt = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, received};
+    pleat__device_prompt prompt = {c->prompt_seq,         layer, c->prompt_tokens, c->prompt_past, k, v, received,
+                                   layer_budget(c, layer)};
     c->placed[layer] = 1;
     const bool is_chunk = c->prompt_past > 0;
     if (c->is_wide || (is_chunk && c->stores_wide)) return place_wide(c, &prompt, s, err);
     if (is_chunk) return pleat__device_lanes_extend(&c->lanes, &prompt, s, err);
     const uint32_t row = pleat__device_first_row(c, c->prompt_seq) + layer * c->opt.n_kv_heads;
+    if (c->lanes.novelty.is_on) {
+        PLEAT_TRY(pleat__device_lanes_score_prompt(&c->lanes, &prompt, s, err));
+        prompt.received = c->lanes.novelty.scores;
+    }
     PLEAT_TRY(pleat__device_cache_evicts(c) ? pleat__device_lanes_keep(&c->lanes, &prompt, s, err)
                                             : pleat__device_lanes_class(&c->lanes, &prompt, s, err));
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->opt.n_kv_heads, s, err));
@@ -353,7 +377,7 @@ static pleat_status share(pleat_device_cache *c, uint32_t from, uint32_t to, uin
                           pleat__device_stream stream, pleat_error *err) {
     const uint32_t n_full = n_tokens / c->lanes.layouts[0].tokens;
     const uint32_t n_last = n_tokens % c->lanes.layouts[0].tokens != 0;
-    PLEAT_TRY(reserve(c, to, n_last, stream, err));
+    PLEAT_TRY(pleat__device_cache_reserve(c, to, n_last, stream, err));
     PLEAT_TRY(pleat__device_share(&c->lanes.pages, from, to, stream, err));
     return pleat__device_lanes_copy(&c->lanes, from, to, n_full, n_full + n_last, stream, err);
 }
@@ -378,6 +402,7 @@ static pleat_status copy(pleat_device_cache *c, uint32_t from, uint32_t to, uint
     }
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, to_row, c->rows_per_seq, stream, err));
     PLEAT_TRY(pleat__device_compress_copy(c, from_row, to_row, stream, err));
+    PLEAT_TRY(pleat__device_novelty_fork(c, from, to, stream, err));
     return pleat__device_lanes_copy(&c->lanes, from, to, 0, n_pages, stream, err);
 }
 
@@ -411,68 +436,6 @@ pleat_status pleat_device_cache_close(pleat_device_cache *c, uint32_t seq_idx, v
     if (c->seq_states[seq_idx] == PLEAT__SEQ_PROMPT) c->in_prompt = false, c->prompt_past = 0;
     c->seq_states[seq_idx] = PLEAT__SEQ_EMPTY;
     return PLEAT_OK;
-}
-
-/* ---- made-up tokens -------------------------------------------------------------------------------- */
-
-/* What a sequence's lanes are filled with. */
-typedef struct filling {
-    const uint32_t *n_high, *n_low; /* [rows_per_seq] */
-    uint32_t n_each;                /* pages that the hungriest lane takes */
-    uint32_t n_tokens;              /* of the longest lane */
-} filling;
-
-static uint32_t low_of(const filling *f, uint32_t lane) { return f->n_low ? f->n_low[lane] : 0; }
-
-static pleat_status measure(const pleat_device_cache *c, filling *f, pleat_error *err) {
-    for (uint32_t lane = 0; lane < c->rows_per_seq; lane++) {
-        const uint32_t n_high = f->n_high[lane], n_low = low_of(f, lane);
-        REQUIRE(n_high >= 1 && (n_low == 0 || c->two_sided) && (uint64_t)n_high + n_low <= c->opt.max_tokens,
-                "device cache: lane %u cannot hold %u high and %u low tokens", lane, n_high, n_low);
-        REQUIRE(!c->lanes.policy.has_blocks || n_high == f->n_high[0],
-                "device cache: lanes with blocks have as many tokens each");
-        const uint32_t n_pages = pleat__div_up_u32(n_high, c->lanes.layouts[0].tokens) +
-                                 pleat__div_up_u32(n_low, c->lanes.layouts[1].tokens);
-        f->n_each = pleat__max_u32(f->n_each, n_pages);
-        f->n_tokens = pleat__max_u32(f->n_tokens, n_high + n_low);
-    }
-    return PLEAT_OK;
-}
-
-static pleat_status make_tokens(pleat_device_cache *c, uint32_t seq_idx, const filling *f, uint64_t seed,
-                                pleat__device_stream stream, pleat_error *err) {
-    const uint32_t row = pleat__device_first_row(c, seq_idx);
-    const uint64_t bytes = c->rows_per_seq * sizeof(uint32_t);
-    PLEAT_TRY(pleat__device_copy(c->lanes.pages.n_slots[0] + row, f->n_high, bytes, stream, err));
-    if (f->n_low) PLEAT_TRY(pleat__device_copy(c->lanes.pages.n_slots[1] + row, f->n_low, bytes, stream, err));
-    PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->rows_per_seq, stream, err));
-    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
-        const pleat__device_prompt prompt = {.seq_idx = seq_idx, .layer = layer, .n_tokens = f->n_tokens};
-        PLEAT_TRY(pleat__device_lanes_make(&c->lanes, &prompt, seed, stream, err));
-        PLEAT_TRY(pleat__device_lanes_compress_prompt(&c->lanes, seq_idx, layer,
-                                                      pleat__device_blocks_of(c, f->n_tokens), stream, err));
-    }
-    if (c->lanes.policy.has_blocks) {
-        PLEAT_TRY(pleat_device_cache_set_batch(c, &seq_idx, 1, stream.v, err));
-        PLEAT_TRY(pleat__device_trim(&c->lanes.pages, stream, err));
-    }
-    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, seq_idx, f->n_tokens, stream, err));
-    return pleat__device_wait(stream, err);
-}
-
-pleat_status pleat_device_cache_fill(pleat_device_cache *c, uint32_t seq_idx, const uint32_t *n_high,
-                                     const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err) {
-    PLEAT_TRY(check_seq(c, seq_idx, err));
-    REQUIRE(n_high, "device cache: fill: no counts given");
-    PLEAT_FAIL_IF(c->is_wide || pleat__device_cache_evicts(c), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: fill is for heads of 64 and 128, groups up to 8 (4 where rotated), and neither "
-                  "windows, bounded logits "
-                  "nor budgets");
-    filling f = {.n_high = n_high, .n_low = n_low};
-    PLEAT_TRY(measure(c, &f, err));
-    PLEAT_TRY(reserve(c, seq_idx, f.n_each, pleat__device_stream_of(stream), err));
-    c->seq_states[seq_idx] = PLEAT__SEQ_OPEN;
-    return make_tokens(c, seq_idx, &f, seed, pleat__device_stream_of(stream), err);
 }
 
 /* ---- steps --------------------------------------------------------------------------------------- */
@@ -628,7 +591,7 @@ static pleat_status add_received(pleat_device_cache *c, pleat__device_attn_args 
 /* out: f16 if is_f16, else f32. */
 static pleat_status decode(pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, void *out,
                            bool is_f16, float *lse2, pleat__device_stream stream, pleat_error *err) {
-    const bool scores = c->lanes.policy.is_leankv && c->in_step, has_blocks = c->lanes.policy.has_blocks;
+    const bool scores = pleat__device_cache_counts_steps(c) && c->in_step, has_blocks = c->lanes.policy.has_blocks;
     float *lse2_of_all = lse2 ? lse2 : c->lse2;
     pleat__device_attn_args args = {.view = c->view,
                                     .layer = layer,
@@ -643,6 +606,7 @@ static pleat_status decode(pleat_device_cache *c, uint32_t layer, const uint16_t
                                     .logits_stride = scores ? c->logits_stride : 0,
                                     .scored_seqs = scores ? c->lanes.scored_seqs : NULL,
                                     .times = (float)c->lanes.policy.every,
+                                    .sums_heads = c->lanes.policy.counts == PLEAT__DEVICE_COUNTS_SUM,
                                     .drops_logits = scores};
     PLEAT_TRY(wait_for_received(c, stream, err));
     PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], stream, err));
@@ -686,6 +650,7 @@ pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_e
     const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(wait_for_received(c, s, err)); /* of a step that is given up before its last layer: else it has been */
     c->in_step = false;
+    if (c->lanes.novelty.is_on) PLEAT_TRY(pleat__device_lanes_score_step(&c->lanes, s, err));
     if (pleat__device_cache_has_policy(c)) {
         PLEAT_TRY(c->lanes.policy.is_leankv    ? pleat__device_lanes_end(&c->lanes, s, err)
                   : c->lanes.policy.has_blocks ? pleat__device_lanes_compress(&c->lanes, s, err)

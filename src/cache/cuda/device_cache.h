@@ -5,6 +5,8 @@
  *     device_create.c    options to sizes, layouts and memory: pages, tables, workspace, an allocation each
  *     device_cache.c     prompts and steps: which launchers in which order
  *     device_compress.c  cold tokens in blocks
+ *     device_fill.c      sequences of made-up tokens
+ *     device_novelty.c   novel's tables, and its sums of keys
  *     device_image.c     a sequence as bytes in the host's memory, and back
  *     device_inspect.c   what it holds, brought to the host
  *
@@ -94,11 +96,11 @@ struct pleat_device_cache {
 
     pleat__device_attn_plan plans[3]; /* [pleat_device_schedule]; the last only where steps go by it */
     pleat_device_schedule schedule;   /* of the last plan */
-    uint64_t logits_stride;           /* 0: no scores */
+    uint64_t logits_stride;           /* 0: steps are not counted */
     void *attn_workspaces[3];         /* of each plan: apart, so that a stale one is not read as the other's */
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
-    pleat__device_aside aside;        /* where there are scores */
+    pleat__device_aside aside;        /* where steps are counted */
     uint16_t *rotated_q;              /* [max_seqs][n_q_heads][head_dim] of a step, where formats are rotated */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
@@ -108,6 +110,9 @@ struct pleat_device_cache {
     uint16_t *chunk_rows[2]; /* [max_tokens + PLEAT__WIDE_KEYS][n_kv_heads][head_dim] keys, values of one layer; uniform
                               * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
+
+    float *turns;      /* [PLEAT__DEVICE_TURNS_MOST] tables of novel's, in device memory */
+    uint8_t *turns_of; /* [n_layers] in device memory: lanes.novelty.turns_of */
 
     uint32_t *budgets;            /* [max_seqs] of the host, as lanes.budgets */
     pleat__device_counters *told; /* memory of the host, which the device writes when a step ends: so are loads */
@@ -150,7 +155,15 @@ static inline uint32_t pleat__device_first_row(const pleat_device_cache *c, uint
     return seq_idx * c->rows_per_seq;
 }
 
-/* Lanes keep a budget of tokens. */
+/* What tokens receive in a prompt, and in a step, is their score. */
+static inline bool pleat__device_cache_counts(const pleat_device_cache *c) {
+    return c->lanes.policy.counts != PLEAT__DEVICE_COUNTS_NONE;
+}
+static inline bool pleat__device_cache_counts_steps(const pleat_device_cache *c) {
+    return pleat__device_cache_counts(c) && c->lanes.policy.counts != PLEAT__DEVICE_COUNTS_WINDOW;
+}
+
+/* Lanes keep a budget of tokens: always, or of what a prompt brings. */
 static inline bool pleat__device_cache_evicts(const pleat_device_cache *c) {
     return c->lanes.policy.ranks != PLEAT__DEVICE_RANKS_NONE;
 }
@@ -164,6 +177,11 @@ static inline bool pleat__device_cache_has_policy(const pleat_device_cache *c) {
 static inline bool pleat__device_cache_is_packed(const pleat_device_cache *c) {
     const pleat_reclaim how = c->lanes.policy.reclaim;
     return pleat__device_cache_evicts(c) && (how == PLEAT_RECLAIM_REUSE || how == PLEAT_RECLAIM_COPY);
+}
+
+/* And as many others as their budget, at most. */
+static inline bool pleat__device_cache_is_bounded(const pleat_device_cache *c) {
+    return pleat__device_cache_is_packed(c) && c->lanes.policy.in_generation;
 }
 
 /* A fork shares full pages, which are never written again. */
@@ -185,7 +203,7 @@ static inline pleat__device_want pleat__device_cache_want(const pleat_device_cac
 /* Slots of a lane that a fork has room for, of a sequence of n_tokens tokens with this budget.  Where tokens have two
  * levels, or a slot of a packed lane is dead, a hole is one besides. */
 static inline uint32_t pleat__device_cache_most_slots(const pleat_device_cache *c, uint32_t n_tokens, uint32_t budget) {
-    if (pleat__device_cache_is_packed(c)) return n_tokens < budget + 1 ? n_tokens : budget + 1;
+    if (pleat__device_cache_is_bounded(c)) return n_tokens < budget + 1 ? n_tokens : budget + 1;
     return c->two_sided ? n_tokens + 1 : n_tokens;
 }
 
@@ -197,7 +215,11 @@ pleat_status pleat__device_cache_set_budget(pleat_device_cache *cache, uint32_t 
 pleat_status pleat__device_cache_raise_budget(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_tokens,
                                               pleat__device_stream stream, pleat_error *err);
 
-/* Every row of an empty sequence takes as many pages as n_each says for its layer, or PLEAT_AGAIN.  Waits. */
+/* Every row of an empty sequence takes n_each pages, or PLEAT_AGAIN.  Waits. */
+pleat_status pleat__device_cache_reserve(pleat_device_cache *cache, uint32_t seq_idx, uint64_t n_each,
+                                         pleat__device_stream stream, pleat_error *err);
+
+/* As many as n_each says for its layer. */
 pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_each,
                                                 pleat__device_stream stream, pleat_error *err);
 
@@ -235,6 +257,31 @@ pleat_status pleat__device_compress_copy(const pleat_device_cache *cache, uint32
 pleat_status pleat__device_compress_attend(const pleat_device_cache *cache, uint32_t layer, const uint16_t *q,
                                            const float *other, float *lse2, void *out, bool is_f16,
                                            pleat__device_stream stream, pleat_error *err);
+
+/* ---- novel (device_novelty.c) ---------------------------------------------------------------------- */
+
+/* Do the options have what it needs of them?  Other policies: they do. */
+pleat_status pleat__device_novelty_check(const pleat_device_cache_options *opt, pleat_error *err);
+
+/* What follows from the options; memory; tables are made and sent.  Waits.  For other policies nothing. */
+void pleat__device_novelty_derive(pleat_device_cache *cache);
+void pleat__device_novelty_carve_tables(pleat_device_cache *cache, pleat__arena *arena);
+void pleat__device_novelty_carve_workspace(pleat_device_cache *cache, pleat__arena *arena);
+pleat_status pleat__device_novelty_init(pleat_device_cache *cache, const pleat_device_cache_options *opt,
+                                        pleat__device_stream stream, pleat_error *err);
+
+/* The sequence `to` has the sums of `from`. */
+pleat_status pleat__device_novelty_fork(const pleat_device_cache *cache, uint32_t from, uint32_t to,
+                                        pleat__device_stream stream, pleat_error *err);
+
+/* What of it an image's kind tells, as pleat__novelty_image_key(); and what stands in an image of n_classed. */
+const char *pleat__device_novelty_image_key(const pleat_device_cache *cache);
+uint64_t pleat__device_novelty_image_bytes(const pleat_device_cache *cache, uint32_t n_classed);
+pleat_status pleat__device_novelty_write_image(const pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_classed,
+                                               uint8_t *out, pleat__device_stream stream, pleat_error *err);
+/* PLEAT_E_FORMAT: those are no numbers. */
+pleat_status pleat__device_novelty_read_image(const pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_classed,
+                                              const uint8_t *in, pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus
 }

@@ -51,13 +51,33 @@ void pleat_device_cache_options_default(pleat_device_cache_options *opt) {
 /* Lanes hold rotated vectors if one of their formats is rotated. */
 static bool is_rotated(const pleat_spec *spec) { return spec->high.rotated || spec->low.rotated; }
 
-/* By what policies rank that need no scores. */
+/* By what policies with a budget rank; NONE: those that are not there, too. */
 static pleat__device_ranks ranks_of(const pleat_spec *spec) {
-    const bool is_plain = !spec->merge && !spec->crush && !spec->novel;
-    if (!is_plain) return PLEAT__DEVICE_RANKS_NONE;
-    if (spec->policy == PLEAT_POLICY_RANDOM) return PLEAT__DEVICE_RANKS_HASH;
-    const bool is_by_position = spec->policy == PLEAT_POLICY_RECENT || spec->policy == PLEAT_POLICY_STREAMING;
-    return is_by_position ? PLEAT__DEVICE_RANKS_POSITION : PLEAT__DEVICE_RANKS_NONE;
+    if (spec->merge || spec->crush || spec->novel) return PLEAT__DEVICE_RANKS_NONE;
+    switch (spec->policy) {
+        case PLEAT_POLICY_RANDOM: return PLEAT__DEVICE_RANKS_HASH;
+        case PLEAT_POLICY_RECENT:
+        case PLEAT_POLICY_STREAMING: return PLEAT__DEVICE_RANKS_POSITION;
+        case PLEAT_POLICY_H2O:
+        case PLEAT_POLICY_SNAPKV:
+        case PLEAT_POLICY_PYRAMIDKV:
+        case PLEAT_POLICY_ADAKV:
+        case PLEAT_POLICY_NOVEL: return PLEAT__DEVICE_RANKS_SCORE;
+        default: return PLEAT__DEVICE_RANKS_NONE;
+    }
+}
+
+static pleat__device_counting counting_of(const pleat_spec *spec) {
+    switch (pleat__counted_of(spec)) {
+        case PLEAT__SCORING_MAX: return PLEAT__DEVICE_COUNTS_MAX;
+        case PLEAT__SCORING_SUM: return PLEAT__DEVICE_COUNTS_SUM;
+        case PLEAT__SCORING_WINDOW: return PLEAT__DEVICE_COUNTS_WINDOW;
+        default: return PLEAT__DEVICE_COUNTS_NONE;
+    }
+}
+
+int pleat_device_cache_wants_received(const pleat_spec *spec) {
+    return spec && counting_of(spec) != PLEAT__DEVICE_COUNTS_NONE;
 }
 
 static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_error *err) {
@@ -69,7 +89,8 @@ static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_erro
     PLEAT_FAIL_IF(
         !is_known || is_coded || spec->high.k_bits > 16, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
         "device cache: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2, leankv and kvcomp+pack, and streaming, "
-        "recent and random of plain formats, without +merge, +novel and +kvcrush (docs/GPU.md says why)");
+        "recent, random, h2o, snapkv, pyramidkv, adakv and novel of plain formats, without +merge, +novel and +kvcrush "
+        "(docs/GPU.md says why)");
     PLEAT_FAIL_IF(ranks_of(spec) && spec->budget.unit == PLEAT_BUDGET_BYTES, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: on a GPU a budget is of tokens or a share, not of bytes");
     const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits &&
@@ -131,7 +152,8 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
         "bounded logits",
         narrow_group(&opt->spec));
     PLEAT_TRY(pleat__device_compress_check(&opt->spec, opt->head_dim, is_wide(opt), err));
-    return check_spec(opt, err);
+    PLEAT_TRY(check_spec(opt, err));
+    return pleat__device_novelty_check(opt, err);
 }
 
 #undef REQUIRE
@@ -162,7 +184,7 @@ static pleat_status derive_pages(pleat_device_cache *c, pleat_error *err) {
                   tokens);
     c->opt.page_tokens = tokens;
     c->image_form.n_lanes = c->rows_per_seq;
-    c->image_form.kind = pleat__image_kind(&c->opt.spec, c->opt.head_dim, tokens, "");
+    c->image_form.kind = pleat__image_kind(&c->opt.spec, c->opt.head_dim, tokens, pleat__device_novelty_image_key(c));
     const uint64_t lane_pages = pleat__div_up_u32(c->opt.max_tokens, tokens) + (c->two_sided ? 1u : 0u);
     uint64_t n_pages = lane_pages * c->rows_per_seq * c->opt.max_seqs;
     if (c->opt.pool_bytes) n_pages = c->opt.pool_bytes / c->lanes.page_bytes;
@@ -186,6 +208,7 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->is_wide = is_wide(opt);
     c->lanes.is_rotated = is_rotated(spec);
     c->stores_wide = c->is_wide || c->lanes.is_rotated;
+    const pleat__evictor *evictor = pleat__evictor_of(spec->policy);
     c->lanes.policy = (pleat__device_policy){.is_leankv = spec->policy == PLEAT_POLICY_LEANKV,
                                              .has_blocks = pleat__device_spec_has_blocks(spec),
                                              .is_code = spec->step == PLEAT_STEP_CODE,
@@ -194,7 +217,10 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
                                              .window = spec->window,
                                              .ah = spec->ah,
                                              .al = spec->al,
+                                             .counts = counting_of(spec),
                                              .ranks = ranks_of(spec),
+                                             .is_pooled = evictor && evictor->rank == pleat__rank_pooled,
+                                             .in_generation = evictor && evictor->in_generation,
                                              .reclaim = spec->reclaim,
                                              .sinks = spec->sinks};
     c->lanes.n_layers = opt->n_layers;
@@ -205,8 +231,9 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->keeps_ahead = !pleat__device_cache_has_policy(c); /* end trims where a policy acts */
     PLEAT_TRY(derive_pages(c, err));
     PLEAT_TRY(pleat__device_compress_derive(c, err));
+    pleat__device_novelty_derive(c);
     /* A lane's slots are its tokens, a hole, and what fills up the high side's last tile. */
-    if (c->lanes.policy.is_leankv)
+    if (pleat__device_cache_counts_steps(c))
         c->logits_stride = round_up(round_up(opt->max_tokens + 1, PLEAT__TILE) + PLEAT__TILE, LOGITS_ALIGN);
     return PLEAT_OK;
 }
@@ -234,6 +261,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     c->image.device_before = take(arena, 3ull * c->rows_per_seq + 1, sizeof *c->image.device_before);
     c->lanes.scored_seqs = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_seqs);
     pleat__device_compress_carve_tables(c, arena);
+    pleat__device_novelty_carve_tables(c, arena);
     if (!pages) return;
     pleat__device_pages_carve(&c->lanes.pages, pages, c->n_pages, seqs_cap, c->rows_per_seq, row_len);
     for (int side = 0; side < 2; side++) c->lanes.pages.page_tokens[side] = c->lanes.layouts[side].tokens;
@@ -253,6 +281,7 @@ static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     const uint64_t n_heads = (uint64_t)c->opt.max_seqs * c->opt.n_q_heads;
     carve_chunk(c, arena);
     pleat__device_compress_carve_workspace(c, arena);
+    pleat__device_novelty_carve_workspace(c, arena);
     c->rotated_q = take(arena, c->lanes.is_rotated ? n_heads * c->opt.head_dim : 0, sizeof *c->rotated_q);
     if (c->is_wide) {
         c->wide_workspace = take(
@@ -266,7 +295,12 @@ static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
         take(arena, (uint64_t)pleat__min_u32(c->opt.max_tokens, PLEAT_DEVICE_PROMPT_TOKENS) * c->opt.n_q_heads,
              sizeof *c->prompt_lse2);
     c->prompt_workspace = take(arena, PLEAT__PROMPT_WORKSPACE_MAX, 1);
-    c->lanes.order = take(arena, (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens, sizeof *c->lanes.order);
+    const uint64_t n_ordered = (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens;
+    c->lanes.order = take(arena, n_ordered, sizeof *c->lanes.order);
+    if (c->lanes.policy.ranks == PLEAT__DEVICE_RANKS_SCORE)
+        c->lanes.ranks = take(arena, n_ordered, sizeof *c->lanes.ranks);
+    if (c->opt.spec.policy == PLEAT_POLICY_ADAKV)
+        c->lanes.shares = take(arena, c->opt.n_kv_heads, sizeof *c->lanes.shares);
 }
 
 static pleat_status take_device(pleat_device_cache *c, void (*carve)(pleat_device_cache *, pleat__arena *), int which,
@@ -395,7 +429,10 @@ pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pl
     c->block = block;
     c->block_bytes = bytes;
     pleat_status status = derive(c, err);
+    const pleat__device_stream stream = {NULL};
     if (status == PLEAT_OK) status = take_memory(c, err);
+    if (status == PLEAT_OK) status = pleat__device_novelty_init(c, opt, stream, err);
+    c->opt.ropes = NULL; /* read by create alone */
     if (status != PLEAT_OK) {
         pleat_device_cache_destroy(&c);
         return status;

@@ -64,8 +64,9 @@ static pleat_status bring_counts(pleat_device_cache *c, uint32_t seq_idx, pleat_
     return PLEAT_OK;
 }
 
-static bool parts_of(const pleat_device_cache *c, uint64_t n_pages, pleat__image_parts *p) {
-    return pleat__image_parts_of(&c->image_form, 0, n_pages, n_pages, p);
+static bool parts_of(const pleat_device_cache *c, uint64_t n_pages, uint32_t n_classed, pleat__image_parts *p) {
+    const uint64_t kind_bytes = pleat__device_novelty_image_bytes(c, n_classed);
+    return pleat__image_parts_of(&c->image_form, kind_bytes, n_pages, n_pages, p);
 }
 
 /* Tokens that have been classed, in a sequence of n_tokens whose last prompt ended with n_prompt: those that had left the
@@ -284,7 +285,8 @@ pleat_status pleat_device_cache_image_bytes(pleat_device_cache *c, uint32_t seq_
     PLEAT_TRY(check_has_images(c, err));
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
     PLEAT_TRY(bring_counts(c, seq_idx, pleat__device_stream_of(stream), &n_tokens, err));
-    *n_bytes = n_tokens > 0 && parts_of(c, c->image.before[c->rows_per_seq], &p) ? p.n_bytes : 0;
+    const uint32_t n_classed = classed_of(c, n_tokens, n_tokens); /* or none, where none are */
+    *n_bytes = n_tokens > 0 && parts_of(c, c->image.before[c->rows_per_seq], n_classed, &p) ? p.n_bytes : 0;
     return PLEAT_OK;
 }
 
@@ -328,9 +330,11 @@ pleat_status pleat_device_cache_save_begin(pleat_device_cache *c, uint32_t seq_i
     PLEAT_TRY(bring_counts(c, seq_idx, s, &of.n_tokens, err));
     REQUIRE(of.n_tokens > 0 && of.n_tokens <= max_tokens && n_prompt <= of.n_tokens,
             "device cache: an image of %u tokens, %u of them of prompts, for %u", of.n_tokens, n_prompt, max_tokens);
-    REQUIRE(parts_of(c, c->image.before[c->rows_per_seq], &p) && p.n_bytes <= cap_bytes,
+    const uint32_t n_classed = classed_of(c, of.n_tokens, n_prompt);
+    REQUIRE(parts_of(c, c->image.before[c->rows_per_seq], n_classed, &p) && p.n_bytes <= cap_bytes,
             "device cache: the image is larger than its place");
     write_head(c, &of, &p, out);
+    PLEAT_TRY(pleat__device_novelty_write_image(c, seq_idx, n_classed, out + p.kind_at, s, err));
     PLEAT_TRY(send_before(c, s, err));
     c->image.leaving = transfer_of(c, seq_idx, of.n_tokens, out, &p);
     c->image.leaving.brings = true;
@@ -393,9 +397,10 @@ static uint32_t most_living(const pleat_device_cache *c) {
 /* Read the counts of an image of this cache, and how many pages its layers take: n_each. */
 static bool read_counts(pleat_device_cache *c, const uint8_t *in, uint64_t n_bytes, pleat__image_header *head,
                         pleat__image_parts *p) {
-    if (!pleat__image_read_header(&c->image_form, in, n_bytes, head) || !parts_of(c, head->n_pages, p) ||
-        p->n_bytes != n_bytes || head->n_stored != head->n_pages || head->base != 0 || head->n_tokens == 0 ||
-        head->n_tokens > c->opt.max_tokens || head->n_prompt > head->n_tokens || !classed_is_sound(c, head) ||
+    if (!pleat__image_read_header(&c->image_form, in, n_bytes, head) ||
+        !parts_of(c, head->n_pages, head->n_classed, p) || p->n_bytes != n_bytes || head->n_stored != head->n_pages ||
+        head->base != 0 || head->n_tokens == 0 || head->n_tokens > c->opt.max_tokens ||
+        head->n_prompt > head->n_tokens || !classed_is_sound(c, head) ||
         !(head->ah == c->opt.spec.ah && head->al == c->opt.spec.al))
         return false;
     memset(c->n_each, 0, c->opt.n_layers * sizeof *c->n_each);
@@ -498,6 +503,8 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
     if (status == PLEAT_OK) status = send_pages(c, &t, err);
     uint64_t hash = 0;
     if (status == PLEAT_OK) status = end_pages(c, &t, &hash, err);
+    if (status == PLEAT_OK)
+        status = pleat__device_novelty_read_image(c, seq_idx, head.n_classed, in + p.kind_at, s, err);
     const bool is_intact = status == PLEAT_OK && hash == head.hash && pages_are_sound(c, in + p.pages_at, &head);
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_set_budget(c, seq_idx, head.n_prompt, s, err);

@@ -224,6 +224,8 @@ uint32_t pleat_device_cache_max_kept(const pleat_device_cache *c, uint32_t n_pro
     return pleat__evict_max_budget(&c->opt.spec, c->opt.n_kv_heads, n_prompt, 0);
 }
 
+int pleat_device_cache_is_bounded(const pleat_device_cache *c) { return c && pleat__device_cache_is_bounded(c); }
+
 /* The pages of a sequence's first lane: [*n] ids, which the caller drops as [row_len]. */
 static pleat_status bring_first_row(const pleat_device_cache *c, uint32_t seq_idx, pleat__device_stream stream,
                                     uint32_t *n, uint32_t **ids, pleat_error *err) {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * evict.cu: lanes that keep a budget of tokens: policy/evict.h's decisions by positions alone, and reclaim/reclaim.h's
- * slots.  Who stays and in which slots is the CPU's.
+ * evict.cu: lanes that keep a budget of tokens: policy/evict.h's decisions, by positions or by scores, and
+ * reclaim/reclaim.h's slots.  Who stays and in which slots is the CPU's: by scores, where these are, which have other
+ * last bits.
  *
+ *     rank     by scores: a thread for each token of a prompt's layer
+ *     share    adakv: a block for the layer finds what each lane keeps
  *     keep     a block for each KV head of a prompt's layer: the last rank that stays is found by halving, as select.c
  *              does; then the lane's slots are written to `order`, for place
  *     evict    after a step, a warp for each lane, or eight where lanes are few: the token of the least rank dies, if
@@ -27,10 +30,39 @@ static __device__ inline uint32_t seed_of(uint32_t layer, uint32_t head) {
     return mix(layer << 16 ^ head ^ 0x9E3779B9u);
 }
 
-#define RANK_BITS 24 /* of ranks, and of positions */
+#define POSITION_BITS 24 /* of positions, and of ranks that are made of them */
+#define SCORE_BITS 31    /* of scores, which have the order of their bits */
 
 static __device__ inline uint32_t rank_of(const pleat__device_policy &p, uint32_t seed, uint32_t position) {
     return p.ranks == PLEAT__DEVICE_RANKS_HASH ? mix(seed ^ position) >> 8 : position;
+}
+
+/* pleat__rank_received(). */
+static __device__ inline float counted(float score) { return score > 0 && score < INFINITY ? score : 0.0f; }
+
+#define RANK_THREADS 256
+
+/* What the token at `position` received; 0 where snapkv.c pads. */
+static __device__ inline float received_at(const float *received, uint32_t position, uint32_t end) {
+    return position < end ? counted(received[position]) : 0.0f;
+}
+
+/* Of the prompt's tokens; those in the window are no candidates. */
+static __global__ void __launch_bounds__(RANK_THREADS)
+    rank_tokens(const __grid_constant__ pleat__device_lanes l, const __grid_constant__ pleat__device_prompt p) {
+    const uint32_t i = blockIdx.x * RANK_THREADS + threadIdx.x, head = blockIdx.y;
+    const uint32_t end = p.n_tokens > l.policy.window ? p.n_tokens - l.policy.window : 0;
+    if (i >= end) return;
+    const float *received = p.received + (uint64_t)head * p.n_tokens;
+    float rank = counted(received[i]);
+    if (l.policy.is_pooled) {
+        float sum = i >= 2 ? counted(received[i - 2]) : 0.0f; /* in this order: snapkv.c's pool() */
+        sum += i >= 1 ? counted(received[i - 1]) : 0.0f;
+        sum += rank;
+        sum += received_at(received, i + 1, end);
+        rank = sum + received_at(received, i + 2, end);
+    }
+    l.ranks[(uint64_t)head * l.max_tokens + i] = __float_as_uint(rank);
 }
 
 /* ---- a block's counts ---------------------------------------------------------------------------------- */
@@ -65,11 +97,16 @@ static __device__ inline uint32_t block_rank(bool is, uint32_t sums[KEEP_WARPS],
  * the position. */
 typedef struct cut {
     uint32_t begin, end, seed, rank, position;
+    const uint32_t *ranks; /* by position; NULL: they are made of it */
 } cut;
+
+static __device__ inline uint32_t rank_at(const pleat__device_policy &p, const cut &c, uint32_t i) {
+    return c.ranks ? c.ranks[i] : rank_of(p, c.seed, i);
+}
 
 static __device__ inline bool stays(const pleat__device_policy &p, const cut &c, uint32_t i) {
     if (i < c.begin || i >= c.end) return true;
-    const uint32_t rank = rank_of(p, c.seed, i);
+    const uint32_t rank = rank_at(p, c, i);
     return rank > c.rank || (rank == c.rank && i < c.position);
 }
 
@@ -77,7 +114,7 @@ static __device__ inline bool stays(const pleat__device_policy &p, const cut &c,
 static __device__ inline uint32_t count_reach(const pleat__device_policy &p, const cut &c, uint32_t least,
                                               uint32_t sums[KEEP_WARPS]) {
     uint32_t n = 0;
-    for (uint32_t i = c.begin + threadIdx.x; i < c.end; i += KEEP_THREADS) n += rank_of(p, c.seed, i) >= least;
+    for (uint32_t i = c.begin + threadIdx.x; i < c.end; i += KEEP_THREADS) n += rank_at(p, c, i) >= least;
     return block_sum(n, sums);
 }
 
@@ -85,27 +122,26 @@ static __device__ inline uint32_t count_reach(const pleat__device_policy &p, con
 static __device__ inline uint32_t count_at(const pleat__device_policy &p, const cut &c, uint32_t end,
                                            uint32_t sums[KEEP_WARPS]) {
     uint32_t n = 0;
-    for (uint32_t i = c.begin + threadIdx.x; i < min(end, c.end); i += KEEP_THREADS)
-        n += rank_of(p, c.seed, i) == c.rank;
+    for (uint32_t i = c.begin + threadIdx.x; i < min(end, c.end); i += KEEP_THREADS) n += rank_at(p, c, i) == c.rank;
     return block_sum(n, sums);
 }
 
 /* The cut that leaves n > 0 of the candidates, which are more: of equals the older. */
 static __device__ inline void cut_off(const pleat__device_policy &p, uint32_t n, cut *c, uint32_t sums[KEEP_WARPS]) {
-    for (uint32_t bit = 1u << (RANK_BITS - 1); bit > 0; bit /= 2)
+    for (uint32_t bit = 1u << ((c->ranks ? SCORE_BITS : POSITION_BITS) - 1); bit > 0; bit /= 2)
         if (count_reach(p, *c, c->rank | bit, sums) >= n) c->rank |= bit;
     const uint32_t n_equal = n - count_reach(p, *c, c->rank + 1, sums);
     if (count_at(p, *c, c->end, sums) == n_equal) return;
     uint32_t last = 0; /* position of the last that stays */
-    for (uint32_t bit = 1u << (RANK_BITS - 1); bit > 0; bit /= 2)
+    for (uint32_t bit = 1u << (POSITION_BITS - 1); bit > 0; bit /= 2)
         if (count_at(p, *c, last | bit, sums) < n_equal) last |= bit;
     c->position = last + 1;
 }
 
 /* Of a prompt of n tokens. */
-static __device__ inline cut find_cut(const pleat__device_policy &p, uint32_t seed, uint32_t n, uint32_t budget,
-                                      uint32_t sums[KEEP_WARPS]) {
-    cut c = {p.sinks, n > p.window ? n - p.window : 0, seed, 0, UINT32_MAX};
+static __device__ inline cut find_cut(const pleat__device_policy &p, uint32_t seed, const uint32_t *ranks, uint32_t n,
+                                      uint32_t budget, uint32_t sums[KEEP_WARPS]) {
+    cut c = {p.sinks, n > p.window ? n - p.window : 0, seed, 0, UINT32_MAX, ranks};
     if (n <= budget) return c;
     const uint32_t middle = budget - p.sinks - p.window;
     if (middle == 0)
@@ -115,6 +151,44 @@ static __device__ inline cut find_cut(const pleat__device_policy &p, uint32_t se
     else
         cut_off(p, middle, &c, sums);
     return c;
+}
+
+/* ---- who stays of a layer ------------------------------------------------------------------------------ */
+
+/* Candidates of the lane that rank as `least` or better, or those that it is sure of where these are more. */
+static __device__ inline uint32_t taken(const pleat__device_lanes &l, cut c, uint32_t head, uint32_t sure,
+                                        uint32_t least, uint32_t sums[KEEP_WARPS]) {
+    c.ranks = l.ranks + (uint64_t)head * l.max_tokens;
+    return max(count_reach(l.policy, c, least, sums), sure);
+}
+
+/* adakv.c's pleat__share_layer() for a prompt: tokens that each lane keeps go to l.shares.  One block. */
+static __global__ void __launch_bounds__(KEEP_THREADS)
+    share_layer(const __grid_constant__ pleat__device_lanes l, const __grid_constant__ pleat__device_prompt p) {
+    __shared__ uint32_t sums[KEEP_WARPS];
+    const uint32_t n = p.n_tokens, n_protected = l.policy.sinks + l.policy.window;
+    if (n <= p.budget) {
+        for (uint32_t head = threadIdx.x; head < l.n_kv_heads; head += KEEP_THREADS) l.shares[head] = n;
+        return;
+    }
+    const cut c = {l.policy.sinks, n - l.policy.window, 0, 0, UINT32_MAX, l.ranks};
+    const uint32_t middle = p.budget - n_protected, sure = middle / PLEAT__DEVICE_SURE_PARTS;
+    const uint64_t total = (uint64_t)middle * l.n_kv_heads;
+    uint32_t least = 0;
+    for (uint32_t bit = 1u << (SCORE_BITS - 1); bit > 0; bit /= 2) {
+        uint64_t all = 0;
+        for (uint32_t head = 0; head < l.n_kv_heads; head++) all += taken(l, c, head, sure, least | bit, sums);
+        if (all >= total) least |= bit;
+    }
+    uint64_t left = total; /* for ranks that are `least`: of them those of the lower lanes */
+    for (uint32_t head = 0; head < l.n_kv_heads; head++) left -= taken(l, c, head, sure, least + 1, sums);
+    for (uint32_t head = 0; head < l.n_kv_heads; head++) {
+        const uint32_t above = taken(l, c, head, sure, least + 1, sums);
+        const uint32_t equal = taken(l, c, head, sure, least, sums) - above;
+        const uint32_t more = equal < left ? equal : (uint32_t)left;
+        left -= more;
+        if (threadIdx.x == 0) l.shares[head] = n_protected + above + more;
+    }
 }
 
 /* ---- where they stand ---------------------------------------------------------------------------------- */
@@ -169,8 +243,10 @@ static __device__ inline void fill_up(const pleat__device_lanes &l, const cut &c
 static __global__ void __launch_bounds__(KEEP_THREADS)
     keep_tokens(const __grid_constant__ pleat__device_lanes l, const __grid_constant__ pleat__device_prompt p) {
     __shared__ uint32_t sums[KEEP_WARPS];
-    const uint32_t head = blockIdx.x, n = p.n_tokens, budget = l.budgets[p.seq_idx], n_live = min(n, budget);
-    const cut c = find_cut(l.policy, seed_of(p.layer, head), n, budget, sums);
+    const uint32_t head = blockIdx.x, n = p.n_tokens, budget = l.shares ? l.shares[head] : p.budget;
+    const uint32_t n_live = min(n, budget);
+    const uint32_t *ranks = l.ranks ? l.ranks + (uint64_t)head * l.max_tokens : NULL;
+    const cut c = find_cut(l.policy, seed_of(p.layer, head), ranks, n, budget, sums);
     uint32_t *order = l.order + (uint64_t)head * l.max_tokens, n_slots = n_live;
     if (l.policy.reclaim == PLEAT_RECLAIM_REUSE)
         fill_up(l, c, n, n_live, order, sums);
@@ -221,6 +297,12 @@ static __device__ inline int32_t *positions_at(const pleat__device_lanes &l, uin
     return pleat__device_positions(l.layouts[0], at.page) + at.slot;
 }
 
+/* Where a row's slot has its score. */
+static __device__ inline float *scores_at(const pleat__device_lanes &l, uint32_t row, uint32_t slot) {
+    const pleat__device_slot_bytes at = pleat__device_bytes_of(l, row, 0, slot);
+    return pleat__device_scores(l.layouts[0], at.page) + at.slot;
+}
+
 /* By W warps; four slots a thread, which stand in one page. */
 template <int W>
 static __device__ inline victim find_victim(const pleat__device_lanes &l, uint32_t row, uint32_t n_tokens,
@@ -229,15 +311,20 @@ static __device__ inline victim find_victim(const pleat__device_lanes &l, uint32
     const uint32_t seed = seed_of(lane / l.n_kv_heads, lane % l.n_kv_heads);
     const int32_t begin = (int32_t)l.policy.sinks, end = (int32_t)(n_tokens - l.policy.window);
     const uint32_t thread = W > 1 ? threadIdx.x : threadIdx.x % 32;
+    const bool by_score = l.policy.ranks == PLEAT__DEVICE_RANKS_SCORE;
     victim least = {UINT64_MAX, NO_SLOT};
 #pragma unroll 4
     for (uint32_t slot = 4 * thread; slot < n_slots; slot += 128 * W) {
         const int4 four = *(const int4 *)(const void *)positions_at(l, row, slot);
         const int32_t positions[4] = {four.x, four.y, four.z, four.w};
+        float4 x = {};
+        if (by_score) x = *(const float4 *)(const void *)scores_at(l, row, slot);
+        const float scores[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) {
             if (slot + i >= n_slots || positions[i] < begin || positions[i] >= end) continue;
-            const uint32_t position = (uint32_t)positions[i], rank = rank_of(l.policy, seed, position);
+            const uint32_t position = (uint32_t)positions[i];
+            const uint32_t rank = by_score ? __float_as_uint(counted(scores[i])) : rank_of(l.policy, seed, position);
             least = less_of(least, victim{(uint64_t)rank << 32 | (UINT32_MAX - position), slot + i});
         }
     }
@@ -294,6 +381,17 @@ static __device__ inline void drop_token(const pleat__device_lanes &l, uint32_t 
     if (how == PLEAT_RECLAIM_BLOCK) drop_page(l, row, slot);
 }
 
+/* What the step's token received from itself does not count. */
+template <int W> static __device__ inline void forget_itself(const pleat__device_lanes &l, uint32_t lane) {
+    const pleat__device_new_token fresh = pleat__device_token_of(l, lane);
+    if (threadIdx.x % (W > 1 ? W * 32 : 32) == 0)
+        pleat__device_scores(l.layouts[0], l.base + fresh.page * l.page_bytes)[fresh.at] = 0;
+    if constexpr (W > 1)
+        __syncthreads();
+    else
+        __syncwarp();
+}
+
 /* W warps a lane: the block's only one, or W = 1 and STEP_WARPS lanes a block. */
 template <int W>
 static __global__ void __launch_bounds__((W > 1 ? W : STEP_WARPS) * 32)
@@ -302,6 +400,7 @@ static __global__ void __launch_bounds__((W > 1 ? W : STEP_WARPS) * 32)
     const uint32_t lane = W > 1 ? blockIdx.x : blockIdx.x * STEP_WARPS + threadIdx.x / 32;
     if (lane >= l.pages.n_seqs * l.pages.rows_per_seq || l.fresh[lane].slot == PLEAT__NO_NEW_SLOT) return;
     const uint32_t row = pleat__device_lane_row(&l.pages, lane);
+    if (l.policy.counts == PLEAT__DEVICE_COUNTS_SUM) forget_itself<W>(l, lane);
     const uint32_t n_live = l.pages.n_slots[0][row] - l.pages.dead[row];
     if (n_live <= l.budgets[row / l.pages.rows_per_seq]) return;
     const victim v = find_victim<W>(l, row, l.fresh[lane].position + 1, &shared);
@@ -312,16 +411,16 @@ static __global__ void __launch_bounds__((W > 1 ? W : STEP_WARPS) * 32)
 
 #define CLOSE_WARPS 2
 
-/* A page of one tile without scores, for shared memory. */
+/* A page of one tile, for shared memory. */
 static __host__ __device__ inline pleat__page_layout layout_of_tile(const pleat__page_layout &of) {
     pleat__page_layout l = of;
     l.tokens = PLEAT__TILE;
-    l.n_scores = 0;
     l.k_off = 0;
     l.v_off = l.k_tile_bytes;
     l.k_meta_off = l.v_off + l.v_tile_bytes;
     l.v_meta_off = l.k_meta_off + PLEAT__META_TILE_BYTES;
-    l.pos_off = l.v_meta_off + PLEAT__META_TILE_BYTES;
+    l.score_off = l.v_meta_off + PLEAT__META_TILE_BYTES;
+    l.pos_off = l.score_off + l.n_scores * PLEAT__TILE * (uint32_t)sizeof(float);
     l.used_bytes = l.pos_off + PLEAT__TILE * (uint32_t)sizeof(int32_t);
     return l;
 }
@@ -343,6 +442,10 @@ static __device__ inline void copy_tile(const pleat__page_layout &to_layout, uin
         copy_bytes(pleat__device_v_meta(to_layout, to, to_tile), pleat__device_v_meta(from_layout, from, from_tile),
                    PLEAT__META_TILE_BYTES);
     }
+    if (from_layout.n_scores)
+        copy_bytes(pleat__device_scores(to_layout, to) + to_tile * PLEAT__TILE,
+                   pleat__device_scores(from_layout, from) + from_tile * PLEAT__TILE,
+                   PLEAT__TILE * (uint32_t)sizeof(float));
     copy_bytes(pleat__device_positions(to_layout, to) + to_tile * PLEAT__TILE,
                pleat__device_positions(from_layout, from) + from_tile * PLEAT__TILE,
                PLEAT__TILE * (uint32_t)sizeof(int32_t));
@@ -405,6 +508,9 @@ extern "C" pleat_status pleat__device_lanes_set_budget(const pleat__device_lanes
 
 extern "C" pleat_status pleat__device_lanes_keep(const pleat__device_lanes *l, const pleat__device_prompt *p,
                                                  pleat__device_stream stream, pleat_error *err) {
+    const dim3 grid(blocks_for(p->n_tokens, RANK_THREADS), l->n_kv_heads);
+    if (l->ranks) rank_tokens<<<grid, RANK_THREADS, 0, pleat__cuda_stream(stream)>>>(*l, *p);
+    if (l->shares) share_layer<<<1, KEEP_THREADS, 0, pleat__cuda_stream(stream)>>>(*l, *p);
     keep_tokens<<<l->n_kv_heads, KEEP_THREADS, 0, pleat__cuda_stream(stream)>>>(*l, *p);
     return PLEAT_CUDA_LAUNCHED("choosing a prompt's tokens", err);
 }
@@ -421,6 +527,7 @@ static void launch_close(const pleat__device_lanes &l, uint32_t n_lanes, cudaStr
 extern "C" pleat_status pleat__device_lanes_evict(const pleat__device_lanes *l, pleat__device_stream stream,
                                                   pleat_error *err) {
     const uint32_t n_lanes = l->pages.n_seqs * l->pages.rows_per_seq;
+    if (!l->policy.in_generation) return PLEAT_OK;
     cudaStream_t on = pleat__cuda_stream(stream);
     if (n_lanes < l->many_lanes)
         evict<MAX_WARPS><<<n_lanes, MAX_WARPS * 32, 0, on>>>(*l);

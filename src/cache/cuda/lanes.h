@@ -15,7 +15,8 @@
  *                                  end: the policy on every lane (policy/leankv.h), and what it decides is done
  *                                  (page/cuda: trim)
  *
- * Where lanes have a budget (policy/evict.h), keep stands for class, and evict for end.
+ * Where lanes have a budget (policy/evict.h), keep stands for class, and evict for end: of policies that let lanes grow
+ * behind a prompt, nothing does.
  *
  * A step whose pages do not fit, or one sequence of which has max_tokens already, leaves every lane as it is: grow says
  * that no lane has a new slot, and what follows goes by that.
@@ -26,6 +27,7 @@
 #define PLEAT_CACHE_CUDA_LANES_H
 
 #include "cache/cuda/image_hash.h"
+#include "cache/cuda/novelty.h"
 #include "codec/cuda/pack_encode.h"
 #include "core/device_view.h"
 #include "page/cuda/pages.h"
@@ -50,8 +52,20 @@ typedef struct pleat__device_new_token {
 typedef enum pleat__device_ranks {
     PLEAT__DEVICE_RANKS_NONE,     /* they have none */
     PLEAT__DEVICE_RANKS_POSITION, /* recent, streaming */
-    PLEAT__DEVICE_RANKS_HASH      /* random */
+    PLEAT__DEVICE_RANKS_HASH,     /* random */
+    PLEAT__DEVICE_RANKS_SCORE     /* h2o, snapkv, pyramidkv, adakv, novel */
 } pleat__device_ranks;
+
+/* adakv: of its own middle a lane is sure of one such part. */
+#define PLEAT__DEVICE_SURE_PARTS 5u
+
+/* What is counted as a token's score: policy/evict.h. */
+typedef enum pleat__device_counting {
+    PLEAT__DEVICE_COUNTS_NONE,
+    PLEAT__DEVICE_COUNTS_MAX,   /* leankv */
+    PLEAT__DEVICE_COUNTS_SUM,   /* h2o */
+    PLEAT__DEVICE_COUNTS_WINDOW /* snapkv, pyramidkv, adakv: of a prompt's last queries, not of steps */
+} pleat__device_counting;
 
 /* What policy/leankv.h or policy/evict.h asks of a spec.  Without either every token stays high, and pages keep neither
  * scores nor positions. */
@@ -63,7 +77,10 @@ typedef struct pleat__device_policy {
     uint32_t every; /* steps are counted where the sequence's length is a multiple of it; 1: all */
     uint32_t window;
     float ah, al;
+    pleat__device_counting counts;
     pleat__device_ranks ranks;
+    bool is_pooled;     /* of scores: a prompt's are summed over five positions, as snapkv.c does */
+    bool in_generation; /* lanes above their budget lose a token in each step */
     pleat_reclaim reclaim;
     uint32_t sinks;
 } pleat__device_policy;
@@ -98,6 +115,7 @@ typedef struct pleat__device_lanes {
     pleat__page_layout layouts[2]; /* [side] */
     pleat__device_policy policy;
     pleat__device_lane_blocks blocks;
+    pleat__device_novelty novelty;
     uint32_t n_layers, n_kv_heads, head_dim, max_tokens;
     bool is_rotated; /* keys and values are (quant/rotate.h) */
     const uint32_t
@@ -113,6 +131,8 @@ typedef struct pleat__device_lanes {
     /* [n_kv_heads][max_tokens] of one layer's prompt of N tokens: position of the token in high slot i at i, of that in
      * low slot i at N - 1 - i.  PLEAT__ORDER_DEAD: the token is dropped, and its slot is not. */
     uint32_t *order;
+    uint32_t *ranks;  /* [n_kv_heads][max_tokens] of one layer's prompt, where scores rank; else NULL */
+    uint32_t *shares; /* [n_kv_heads] tokens that its lanes keep, where they share the layer's budget; else NULL */
 } pleat__device_lanes;
 
 #define PLEAT__ORDER_DEAD 0x80000000u
@@ -122,7 +142,8 @@ typedef struct pleat__device_prompt {
     uint32_t seq_idx, layer, n_tokens;
     uint32_t n_past;       /* of a chunk: tokens that the sequence has; else 0 */
     const void *k, *v;     /* [n_tokens][n_kv_heads][head_dim] f16 */
-    const float *received; /* [n_kv_heads][n_tokens]; leankv alone */
+    const float *received; /* [n_kv_heads][n_tokens], where it is counted */
+    uint32_t budget;       /* tokens that a lane of the layer keeps, where lanes have a budget */
 } pleat__device_prompt;
 
 /* Levels of the prompt's tokens: n_slots of the layer's rows, and order. */
@@ -132,6 +153,12 @@ pleat_status pleat__device_lanes_class(const pleat__device_lanes *lanes, const p
 /* The same where lanes have a budget: who stays, and in which slots the spec's reclaim leaves the lane. */
 pleat_status pleat__device_lanes_keep(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
                                       pleat__device_stream stream, pleat_error *err);
+
+/* novel: what keep ranks a prompt's tokens by, into novelty.scores; and the scores of a step's tokens, before evict. */
+pleat_status pleat__device_lanes_score_prompt(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
+                                              pleat__device_stream stream, pleat_error *err);
+pleat_status pleat__device_lanes_score_step(const pleat__device_lanes *lanes, pleat__device_stream stream,
+                                            pleat_error *err);
 
 /* Tokens into the pages that settle has left the rows: whole tiles, scores and positions included. */
 pleat_status pleat__device_lanes_place(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,

@@ -67,11 +67,14 @@ static uint64_t pages_between(const pleat_engine *e, uint32_t n_before, uint32_t
 
 /* ---- budgets --------------------------------------------------------------------------------------------- */
 
-/* Lanes with a budget hold no dead slots but a hole, and lose a token for each that comes. */
+/* Lanes with a budget hold no dead slots but a hole. */
 static bool is_packed(const pleat_engine *e) {
     const pleat_reclaim how = e->opt.spec.reclaim;
     return e->device->evicts && (how == PLEAT_RECLAIM_REUSE || how == PLEAT_RECLAIM_COPY);
 }
+
+/* And lose a token for each that comes. */
+static bool is_bounded(const pleat_engine *e) { return pleat_device_cache_is_bounded(e->device->cache) != 0; }
 
 uint32_t pleat__engine_device_max_kept(const pleat_engine *e, uint32_t n_prompt) {
     return pleat_device_cache_max_kept(e->device->cache, n_prompt);
@@ -80,7 +83,7 @@ uint32_t pleat__engine_device_max_kept(const pleat_engine *e, uint32_t n_prompt)
 /* The most slots of a lane at rest. */
 static uint32_t most_slots(const pleat_engine *e) {
     const uint32_t n = e->opt.max_tokens, kept = pleat__engine_device_max_kept(e, n);
-    return is_packed(e) && kept < n ? kept + 1 : n;
+    return is_bounded(e) && kept < n ? kept + 1 : n;
 }
 
 /* ---- places ---------------------------------------------------------------------------------------------- */
@@ -140,7 +143,7 @@ uint64_t pleat__engine_device_fork_pages(const pleat_engine *e, pleat_seq seq) {
     const pleat__engine_device *d = e->device;
     const pleat__place *place = pleat__engine_place(e, seq);
     if (!place || place->n_tokens == 0) return 0;
-    if (is_packed(e)) return pages_of(e, place) + d->n_rows;
+    if (is_bounded(e)) return pages_of(e, place) + d->n_rows;
     if (!d->is_uniform) return d->n_rows * (pleat__div_up_u32(place->n_tokens + 1, d->page_tokens) + 1ull);
     if (d->windows) return pages_of(e, place);
     return place->n_tokens % d->page_tokens ? d->n_rows : 0;
@@ -177,7 +180,7 @@ pleat_status pleat__engine_device_get_traits(const pleat_engine *e, pleat_cache_
         .unshared_tokens = has_levels || d->windows ? UINT32_MAX : d->page_tokens,
         .has_policy = has_levels,
         .is_packed = is_packed(e),
-        .is_bounded = is_packed(e),
+        .is_bounded = is_bounded(e),
     };
     return PLEAT_OK;
 }

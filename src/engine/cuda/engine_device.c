@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "engine/layers.h"
 
 #define SEQ_IDX_BITS 17 /* as the CPU's cache has it */
 
@@ -67,6 +68,16 @@ static pleat_status list_windows(pleat_engine *e, pleat_error *err) {
     return PLEAT_OK;
 }
 
+static pleat_status create_cache_with(pleat_engine *e, pleat_device_cache_options *opt, pleat_error *err) {
+    pleat__engine_layers layers;
+    PLEAT_TRY(pleat__engine_layers_init(e, &layers, err));
+    opt->ropes = layers.ropes;
+    opt->stats = e->opt.stats;
+    const pleat_status status = pleat_device_cache_create(opt, &e->device->cache, err);
+    pleat__engine_layers_free(e, &layers);
+    return status;
+}
+
 static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     pleat__engine_device *d = e->device;
     pleat_device_cache_options opt;
@@ -89,7 +100,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.max_tokens = e->opt.max_tokens;
     opt.pool_bytes = e->opt.pool_bytes;
     opt.allocator = &e->al;
-    PLEAT_TRY(pleat_device_cache_create(&opt, &d->cache, err));
+    PLEAT_TRY(create_cache_with(e, &opt, err));
     PLEAT_TRY(pleat_device_cache_get_usage(d->cache, &usage, d->stream.v, err));
     PLEAT_TRY(pleat_device_cache_get_held(d->cache, 0, &empty, d->stream.v, err));
     d->table_bytes = empty.table_bytes;
@@ -106,7 +117,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
 static pleat__device_forward_options forward_options(const pleat_engine *e) {
     return (pleat__device_forward_options){.max_rows = e->opt.chunk_tokens,
                                            .max_items = e->opt.max_items,
-                                           .has_scores = e->opt.spec.policy == PLEAT_POLICY_LEANKV,
+                                           .has_scores = pleat_device_cache_wants_received(&e->opt.spec) != 0,
                                            .is_fixed = e->opt.fixed_splits != 0};
 }
 

@@ -24,6 +24,7 @@ typedef struct shape {
     float cap;
     const char *spec;
     uint32_t page_tokens; /* 0: as the caches choose */
+    bool has_ropes;       /* layer by layer other ones */
 } shape;
 
 /* Both caches, and a step's rows on either side. */
@@ -35,6 +36,9 @@ typedef struct pair {
     uint32_t lengths[N_SEQS];
     float *q, *k, *v, *out;                            /* [rows][heads][head_dim] */
     void *device_q, *device_k, *device_v, *device_out; /* f16; of a step's attention f32 */
+    void *device_received;                             /* f32, where the spec counts it; else NULL */
+    uint32_t
+        n_prompts[N_SEQS]; /* tokens when the last prompt ended, which the GPU's cache is told and the CPU's knows */
     uint16_t *halves;
 } pair;
 
@@ -66,7 +70,17 @@ static inline void check_refused(pleat_device_cache_options *opt, const char *sp
     pleat_device_cache_destroy(&cache);
 }
 
+/* How the layers' keys were turned: all of a head by halves; half of it in neighbouring pairs. */
+static inline void make_ropes(uint32_t head_dim, double *frequencies, pleat_rope ropes[N_LAYERS]) {
+    for (uint32_t i = 0; i < head_dim / 2; i++) frequencies[i] = pow(10000, -2.0 * i / head_dim);
+    ropes[0] = (pleat_rope){head_dim, 1, 1, frequencies};
+    ropes[1] = (pleat_rope){head_dim / 2, 0, 1.25f, frequencies};
+}
+
 static inline bool pair_init(pair *p, const shape *s) {
+    double frequencies[128];
+    pleat_rope ropes[N_LAYERS];
+    const pleat_rope *turned[N_LAYERS] = {&ropes[0], &ropes[1]};
     pleat_cache_options cpu;
     pleat_device_cache_options gpu;
     pleat_error err = {0};
@@ -84,6 +98,8 @@ static inline bool pair_init(pair *p, const shape *s) {
     gpu.page_tokens = cpu.page_tokens = s->page_tokens;
     gpu.windows = cpu.windows = p->s.windows;
     gpu.logit_cap = cpu.logit_cap = s->cap;
+    make_ropes(s->head_dim, frequencies, ropes);
+    gpu.ropes = cpu.ropes = s->has_ropes ? turned : NULL;
     const pleat_status status = pleat_device_cache_create(&gpu, &p->gpu, &err);
     check_context("%s, heads of %u: %s", s->spec, s->head_dim, err.text);
     if (!CHECK_STATUS(status, PLEAT_OK)) return false;
@@ -93,6 +109,7 @@ static inline bool pair_init(pair *p, const shape *s) {
     p->q = malloc(n * 4), p->k = malloc(n * 4), p->v = malloc(n * 4), p->out = malloc(n * 4), p->halves = malloc(n * 2);
     p->device_q = device_alloc(n * 2), p->device_k = device_alloc(n * 2);
     p->device_v = device_alloc(n * 2), p->device_out = device_alloc(n * 4);
+    if (pleat_device_cache_wants_received(&cpu.spec)) p->device_received = device_alloc(N_MOST * s->n_kv_heads * 4);
     return true;
 }
 
@@ -105,7 +122,7 @@ static inline void pair_free(pair *p) {
     pleat_device_cache_destroy(&p->gpu);
     pleat_cache_destroy(&p->cpu);
     free(p->q), free(p->k), free(p->v), free(p->out), free(p->halves);
-    void *device[] = {p->device_q, p->device_k, p->device_v, p->device_out};
+    void *device[] = {p->device_q, p->device_k, p->device_v, p->device_out, p->device_received};
     for (size_t i = 0; i < CHECK_COUNT(device); i++) pleat__device_free(device[i]);
 }
 
@@ -168,9 +185,10 @@ static inline void read_some(pair *p, uint32_t seq, uint32_t n) {
         CHECK_STATUS(n_past ? pleat_device_cache_chunk_attend(p->gpu, layer, p->device_q, p->device_k, p->device_v,
                                                               p->device_out, NULL, NULL)
                             : pleat_device_cache_prompt_attend(p->gpu, layer, p->device_q, p->device_k, p->device_v,
-                                                               p->device_out, NULL, NULL, NULL),
+                                                               p->device_out, p->device_received, NULL, NULL),
                      PLEAT_OK);
-        CHECK_STATUS(pleat_device_cache_prompt(p->gpu, layer, p->device_k, p->device_v, NULL, NULL, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_device_cache_prompt(p->gpu, layer, p->device_k, p->device_v, p->device_received, NULL, NULL),
+                     PLEAT_OK);
         copy(p->halves, p->device_out, n_out * 2);
         for (uint64_t i = 0; i < n_out; i++) got[i] = pleat__f16_to_f32(p->halves[i]);
         compare_out(p, got, n_out);
@@ -178,6 +196,7 @@ static inline void read_some(pair *p, uint32_t seq, uint32_t n) {
     CHECK_STATUS(pleat_cache_end(p->cpu), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_prompt_end(p->gpu, NULL, NULL), PLEAT_OK);
     p->lengths[seq] += n;
+    p->n_prompts[seq] = p->lengths[seq];
     CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
     free(got);
 }
@@ -201,8 +220,56 @@ static inline void step(pair *p, const uint32_t *seqs, uint32_t n) {
     CHECK_STATUS(pleat_cache_end(p->cpu), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_end(p->gpu, NULL, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_wait(p->gpu, NULL, NULL), PLEAT_OK);
-    for (uint32_t i = 0; i < n; i++) p->lengths[seqs[i]]++;
+    for (uint32_t i = 0; i < n; i++) {
+        p->lengths[seqs[i]]++;
+        if (p->n_prompts[seqs[i]] == 0) p->n_prompts[seqs[i]] = 1; /* a token that none came before is a prompt */
+    }
     free(got);
+}
+
+/* ---- images ---------------------------------------------------------------------------------------- */
+
+typedef struct image {
+    uint8_t *data;
+    uint64_t n_bytes;
+} image;
+
+static inline image image_of_cpu(const pair *p, uint32_t seq) {
+    image m = {.n_bytes = pleat_cache_image_bytes(p->cpu, p->seqs[seq], (pleat_seq){0})};
+    m.data = malloc(m.n_bytes);
+    CHECK_STATUS(pleat_cache_save(p->cpu, p->seqs[seq], (pleat_seq){0}, m.data, m.n_bytes), PLEAT_OK);
+    return m;
+}
+
+static inline image image_of_gpu(const pair *p, uint32_t seq) {
+    image m = {NULL, 0};
+    CHECK_STATUS(pleat_device_cache_image_bytes(p->gpu, seq, &m.n_bytes, NULL, NULL), PLEAT_OK);
+    m.data = malloc(m.n_bytes);
+    CHECK_STATUS(pleat_device_cache_save(p->gpu, seq, N_MOST, p->n_prompts[seq], m.data, m.n_bytes, NULL, NULL),
+                 PLEAT_OK);
+    return m;
+}
+
+/* The CPU's sequence goes on on the GPU, which refuses a damaged image of it. */
+static inline bool take_image(pair *p, uint32_t seq) {
+    image m = image_of_cpu(p, seq);
+    CHECK_STATUS(pleat_device_cache_close(p->gpu, seq, NULL, NULL), PLEAT_OK);
+    m.data[m.n_bytes - 1] ^= 1;
+    CHECK_STATUS(pleat_device_cache_restore(p->gpu, seq, m.data, m.n_bytes, NULL, NULL), PLEAT_E_FORMAT);
+    m.data[m.n_bytes - 1] ^= 1;
+    const bool is_good = CHECK_STATUS(pleat_device_cache_restore(p->gpu, seq, m.data, m.n_bytes, NULL, NULL), PLEAT_OK);
+    free(m.data);
+    return is_good;
+}
+
+/* Both fork `from` in place of `to`. */
+static inline void fork_both(pair *p, uint32_t from, uint32_t to) {
+    CHECK_STATUS(pleat_device_cache_close(p->gpu, to, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_close(p->cpu, p->seqs[to]), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_fork(p->gpu, from, to, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_fork(p->cpu, p->seqs[from], N_MOST, &p->seqs[to]), PLEAT_OK);
+    p->lengths[to] = p->lengths[from];
+    p->n_prompts[to] = p->n_prompts[from];
 }
 
 #endif

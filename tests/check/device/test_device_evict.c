@@ -10,29 +10,6 @@
 #include "cache/cuda/device_cache.h"
 #include "cache_pair.h"
 
-typedef struct image {
-    uint8_t *data;
-    uint64_t n_bytes;
-} image;
-
-/* Tokens when the last prompt ended, which the GPU's cache is told and the CPU's knows. */
-static uint32_t n_prompts[N_SEQS];
-
-static image image_of_cpu(const pair *p, uint32_t seq) {
-    image m = {.n_bytes = pleat_cache_image_bytes(p->cpu, p->seqs[seq], (pleat_seq){0})};
-    m.data = malloc(m.n_bytes);
-    CHECK_STATUS(pleat_cache_save(p->cpu, p->seqs[seq], (pleat_seq){0}, m.data, m.n_bytes), PLEAT_OK);
-    return m;
-}
-
-static image image_of_gpu(const pair *p, uint32_t seq) {
-    image m = {NULL, 0};
-    CHECK_STATUS(pleat_device_cache_image_bytes(p->gpu, seq, &m.n_bytes, NULL, NULL), PLEAT_OK);
-    m.data = malloc(m.n_bytes);
-    CHECK_STATUS(pleat_device_cache_save(p->gpu, seq, N_MOST, n_prompts[seq], m.data, m.n_bytes, NULL, NULL), PLEAT_OK);
-    return m;
-}
-
 /* Counts of lanes and all pages with their positions. */
 static bool are_alike(const pair *p, uint32_t seq) {
     image cpu = image_of_cpu(p, seq), gpu = image_of_gpu(p, seq);
@@ -41,12 +18,8 @@ static bool are_alike(const pair *p, uint32_t seq) {
     return alike;
 }
 
-/* A token that no prompt has come before is one itself. */
-static void begin_with(uint32_t seq) { n_prompts[seq] = n_prompts[seq] ? n_prompts[seq] : 1; }
-
 static bool step_alike(pair *p, const uint32_t *seqs, uint32_t n) {
     bool alike = true;
-    for (uint32_t i = 0; i < n; i++) begin_with(seqs[i]);
     step(p, seqs, n);
     for (uint32_t i = 0; i < n && alike; i++) alike = are_alike(p, seqs[i]);
     return alike && CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
@@ -69,31 +42,15 @@ static void counts_are_alike(const pair *p) {
     }
 }
 
-/* The CPU's image goes on here. */
-static bool take_over(pair *p, uint32_t seq) {
-    image m = image_of_cpu(p, seq);
-    CHECK_STATUS(pleat_device_cache_close(p->gpu, seq, NULL, NULL), PLEAT_OK);
-    m.data[m.n_bytes - 1] ^= 1;
-    CHECK_STATUS(pleat_device_cache_restore(p->gpu, seq, m.data, m.n_bytes, NULL, NULL), PLEAT_E_FORMAT);
-    m.data[m.n_bytes - 1] ^= 1;
-    const bool is_good = CHECK_STATUS(pleat_device_cache_restore(p->gpu, seq, m.data, m.n_bytes, NULL, NULL), PLEAT_OK);
-    free(m.data);
-    return is_good && are_alike(p, seq);
-}
+static bool take_over(pair *p, uint32_t seq) { return take_image(p, seq) && are_alike(p, seq); }
 
 static bool fork_over(pair *p, uint32_t from, uint32_t to) {
-    CHECK_STATUS(pleat_device_cache_close(p->gpu, to, NULL, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_cache_close(p->cpu, p->seqs[to]), PLEAT_OK);
-    CHECK_STATUS(pleat_device_cache_fork(p->gpu, from, to, NULL, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_cache_fork(p->cpu, p->seqs[from], N_MOST, &p->seqs[to]), PLEAT_OK);
-    p->lengths[to] = p->lengths[from];
-    n_prompts[to] = n_prompts[from];
+    fork_both(p, from, to);
     return are_alike(p, to);
 }
 
 static bool prompt_alike(pair *p, uint32_t seq, uint32_t n) {
     read_some(p, seq, n);
-    n_prompts[seq] = n;
     return are_alike(p, seq);
 }
 
@@ -112,7 +69,7 @@ static bool run_pair(pair *p) {
     CHECK_STATUS(pleat_device_cache_close(p->gpu, 1, NULL, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_cache_close(p->cpu, p->seqs[1]), PLEAT_OK);
     CHECK_STATUS(pleat_cache_open(p->cpu, N_MOST, &p->seqs[1]), PLEAT_OK);
-    p->lengths[1] = 0;
+    p->lengths[1] = p->n_prompts[1] = 0;
     goes_on = prompt_alike(p, 1, 120);
     for (uint32_t i = 0; i < n_more && goes_on; i++) goes_on = step_alike(p, all, 3);
     if (goes_on) counts_are_alike(p);
@@ -133,7 +90,6 @@ static void the_cpus_tokens_stay_in_the_cpus_slots(void) {
                  formats[(i + i / 5) % 5]);
         const shape s = {(i + i / 3) % 3 ? 64 : 128, 2, 1 + i % 8, {0, 0}, 0, text, i % 4 ? 16 * (i % 4) : 0};
         pair p;
-        memset(n_prompts, 0, sizeof n_prompts);
         const bool is_there = pair_init(&p, &s);
         if (is_there && i / 5 % 2) p.gpu->lanes.many_lanes = 1; /* one warp a lane, or eight */
         if (is_there) run_pair(&p);
@@ -183,8 +139,9 @@ static void what_it_does_not_take_is_named(void) {
         const char *spec, *words;
         uint32_t head_dim;
     } cases[] = {
-        {"h2o:budget=128", "streaming, recent and random", 64},
-        {"snapkv:budget=128", "streaming, recent and random", 64},
+        {"dropkv:budget=128", "streaming, recent, random, h2o, snapkv, pyramidkv, adakv and novel", 64},
+        {"leverage:budget=128", "streaming, recent, random, h2o, snapkv, pyramidkv, adakv and novel", 64},
+        {"snapkv:budget=64+kvcrush", "+kvcrush", 64},
         {"streaming:budget=64+merge", "+merge", 64},
         {"random:budget=64,window=8+kvcrush", "+kvcrush", 64},
         {"streaming:budget=16MiB", "not of bytes", 64},

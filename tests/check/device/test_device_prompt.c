@@ -24,6 +24,8 @@ typedef struct shape {
     unsigned kind; /* of check_fill() */
     float size;
     uint32_t every; /* query that counts; 0: all do */
+    bool sums_heads;
+    uint32_t first_query;
 } shape;
 
 typedef struct tensor {
@@ -118,10 +120,10 @@ static void want_head(rig *r, uint32_t seq, uint32_t head) {
             const uint64_t row = (uint64_t)(first + i) * n_heads + h;
             rows_f64(q, (uint16_t *)r->q.host + (uint64_t)(first + i) * r->p.q_stride + h * d, 1, 0, d);
             r->want_lse2[row] = attend_one(q, k, v, i, d, (double)r->p.scale, w, r->want_out + row * d);
-            for (uint32_t j = 0; j < i; j++) best[j] = w[j] > best[j] ? w[j] : best[j];
+            for (uint32_t j = 0; j < i; j++) best[j] = s->sums_heads ? best[j] + w[j] : w[j] > best[j] ? w[j] : best[j];
         }
         const uint32_t times = s->every > 1 ? s->every : 1;
-        for (uint32_t j = 0; j < i && (i + 1) % times == 0; j++)
+        for (uint32_t j = 0; j < i && (i + 1) % times == 0 && i >= s->first_query; j++)
             r->want_received[(uint64_t)head * r->p.n_tokens + first + j] += times * best[j];
     }
     free(buf);
@@ -141,7 +143,9 @@ static void rig_params(rig *r) {
                                        .head_dim = s->d,
                                        .scale = 1.0f / sqrtf((float)s->d),
                                        .out_f32 = s->out_f32,
-                                       .every = s->every};
+                                       .every = s->every,
+                                       .sums_heads = s->sums_heads,
+                                       .first_query = s->first_query};
     for (uint32_t i = 0; i < s->n_seqs; i++) {
         r->starts[i] = r->p.n_tokens;
         r->p.n_tokens += s->tokens[i];
@@ -299,6 +303,19 @@ static void test_several(void) {
     check_shape(&(shape){2, 4, 128, 4, {1, 130, 0, 257}, false, 0, 1});
     check_shape(&(shape){1, 3, 64, 3, {200, 64, 129}, true, 0, 1});
     check_shape(&(shape){2, 1, 128, 3, {0, 5, 320}, false, 0, 2});
+}
+
+/* The group's heads added up, and what a prompt's last queries alone attend to. */
+static void test_sums_and_last_queries(void) {
+    CHECK_DEVICE();
+    static const uint32_t last[] = {1, 5, 16, 32, 33, 64, 200};
+    for (size_t i = 0; i < CHECK_COUNT(last); i++) {
+        const uint32_t n = 70 + (uint32_t)check_between(131, 300), d = i % 2 ? 64 : 128;
+        check_shape(&(shape){2, 1 + (uint32_t)i, d, 1, {n}, false, 0, 1.5f, 0, true, n - last[i]});
+        check_shape(&(shape){2, 1 + (uint32_t)i, d, 1, {n}, false, 0, 1.5f, 0, i % 2, i % 3 ? 0 : n - last[i]});
+    }
+    check_shape(&(shape){1, 3, 128, 1, {1100}, false, 0, 1, 0, true, 0});
+    check_shape(&(shape){1, 2, 64, 1, {1100}, false, 0, 1, 0, true, 1100 - 64});
 }
 
 /* Extremes: logits up to thousands, equal keys, one outlier. */
@@ -497,6 +514,7 @@ static const check_test tests[] = {
     {"lengths", test_lengths},
     {"groups", test_groups},
     {"several", test_several},
+    {"sums over heads, and last queries", test_sums_and_last_queries},
     {"fills", test_fills},
     {"long", test_long},
     {"some_queries", test_some_queries},

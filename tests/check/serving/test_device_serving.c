@@ -55,9 +55,15 @@ static void levels_answer_alike(void) {
 }
 
 static void budgets_answer_alike(void) {
-    static const char *const some[] = {"random:budget=50%,window=8,format=k8v4,reclaim=copy", "streaming:budget=48",
+    static const char *const some[] = {"random:budget=50%,window=8,format=k8v4,reclaim=copy",
+                                       "streaming:budget=48",
                                        "streaming:budget=60,reclaim=block",
-                                       "streaming:budget=60,format=k8v8,reclaim=none"};
+                                       "streaming:budget=60,format=k8v8,reclaim=none",
+                                       "h2o:budget=60,window=8",
+                                       "snapkv:budget=50%,window=16,format=k8v4",
+                                       "pyramidkv:budget=60,window=8,reclaim=none",
+                                       "novel:budget=50%,window=16",
+                                       "adakv:budget=50%,window=8"};
     CHECK_DEVICE();
     if (!begin()) return;
     for (size_t i = 0; i < check_cases(CHECK_COUNT(some), 1); i++) same_tokens(some[i], false);
