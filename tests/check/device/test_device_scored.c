@@ -125,7 +125,7 @@ static bool prompt_and_compare(contest *c, uint32_t seq, uint32_t n) {
 /* Prompts above, at and below the budget, and within the window; steps in changing company; a fork; the CPU's image. */
 static bool run(contest *c) {
     static const uint32_t all[] = {2, 0, 1}, two[] = {0, 2};
-    const uint32_t n_more = (uint32_t)check_cases(16, 2);
+    const uint32_t n_more = (uint32_t)check_cases(8, 2);
     bool is_good = prompt_and_compare(c, 0, 310) && prompt_and_compare(c, 1, 7) && prompt_and_compare(c, 2, 61);
     for (uint32_t i = 0; i < 2 * n_more && is_good; i++)
         is_good = i % 3 ? step_and_compare(c, all, 3) : step_and_compare(c, two, 2);
