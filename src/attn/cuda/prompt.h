@@ -63,7 +63,7 @@ typedef struct pleat__device_prompt_attn {
     bool sums_heads;      /* received: of the group's heads the sum, not the largest */
     uint32_t first_query; /* received: of this query and those after it, below n_tokens; but 0, for one prompt alone and
                            * without every */
-    void *workspace; /* pleat__device_prompt_attn_workspace() bytes, aligned to 16; may be NULL where that is 0 */
+    void *workspace;      /* pleat__device_prompt_attn_workspace() bytes, aligned to 16; may be NULL where that is 0 */
     pleat__device_prompt_kernel kernel;
 } pleat__device_prompt_attn;
 
