@@ -16,6 +16,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 #include "hw/os_memory.h"
+#include "policy/novelty.h"
 #include "spec/spec.h"
 #include "stats/stats.h"
 
@@ -70,25 +71,11 @@ static pleat_status check_sinks(const pleat_cache_options *opt, pleat_error *err
     return PLEAT_OK;
 }
 
-static pleat_status check_rope(const pleat_cache_options *opt, uint32_t layer, pleat_error *err) {
-    const pleat_rope *rope = opt->ropes[layer];
-    if (!rope) return PLEAT_OK;
-    REQUIRE(rope->n_dims >= 2 && rope->n_dims % 2 == 0 && rope->n_dims <= opt->head_dim,
-            "cache: ropes[%u] turns %u dimensions: allowed are even numbers from 2 to head_dim %u", layer, rope->n_dims,
-            opt->head_dim);
-    REQUIRE(rope->magnitude >= 1 / MAX_SCALE && rope->magnitude <= MAX_SCALE,
-            "cache: the magnitude of ropes[%u] is outside 2^-16..65536", layer);
-    REQUIRE(rope->frequencies, "cache: ropes[%u] has no frequencies", layer);
-    for (uint32_t i = 0; i < rope->n_dims / 2; i++)
-        REQUIRE(fabs(rope->frequencies[i]) < (double)MAX_SCALE,
-                "cache: frequency %u of ropes[%u] is not below 65536 in magnitude", i, layer);
-    return PLEAT_OK;
-}
-
 static pleat_status check_ropes(const pleat_cache_options *opt, pleat_error *err) {
     const bool looks = pleat__turns_back(&opt->spec) || opt->collector || opt->stats;
     if (!looks) return PLEAT_OK;
-    for (uint32_t layer = 0; opt->ropes && layer < opt->n_layers; layer++) PLEAT_TRY(check_rope(opt, layer, err));
+    for (uint32_t layer = 0; opt->ropes && layer < opt->n_layers; layer++)
+        PLEAT_TRY(pleat__turns_check(opt->ropes[layer], opt->head_dim, layer, err));
     return PLEAT_OK;
 }
 

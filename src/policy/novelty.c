@@ -8,9 +8,30 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/error.h"
+
 #define TILE PLEAT__TILE
 
 /* ---- turns -------------------------------------------------------------------------------------------- */
+
+#define LARGEST 65536.0 /* of a magnitude, and a frequency is below it */
+
+#define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
+
+pleat_status pleat__turns_check(const pleat_rope *rope, uint32_t head_dim, uint32_t layer, pleat_error *err) {
+    if (!rope) return PLEAT_OK;
+    const double magnitude = (double)rope->magnitude;
+    REQUIRE(rope->n_dims >= 2 && rope->n_dims % 2 == 0 && rope->n_dims <= head_dim,
+            "cache: ropes[%u] turns %u dimensions: allowed are even numbers from 2 to head_dim %u", layer, rope->n_dims,
+            head_dim);
+    REQUIRE(magnitude >= 1 / LARGEST && magnitude <= LARGEST,
+            "cache: the magnitude of ropes[%u] is outside 2^-16..65536", layer);
+    REQUIRE(rope->frequencies, "cache: ropes[%u] has no frequencies", layer);
+    for (uint32_t i = 0; i < rope->n_dims / 2; i++)
+        REQUIRE(fabs(rope->frequencies[i]) < LARGEST,
+                "cache: frequency %u of ropes[%u] is not below 65536 in magnitude", i, layer);
+    return PLEAT_OK;
+}
 
 static uint32_t far_rows(uint32_t max_tokens) { return pleat__div_up_u32(max_tokens, PLEAT__NEAR_TURNS); }
 

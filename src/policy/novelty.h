@@ -43,6 +43,9 @@ typedef struct pleat__turns {
     float *ahead;          /* a row: the mean of positions 1 to PLEAT__TURNS_AHEAD, without unscale */
 } pleat__turns;
 
+/* Is it a layer's rope, of heads of head_dim?  PLEAT_E_ARG, and err says why not.  NULL: keys are not turned. */
+pleat_status pleat__turns_check(const pleat_rope *rope, uint32_t head_dim, uint32_t layer, pleat_error *err);
+
 /* The tables for positions below max_tokens; NULL: keys are not turned. */
 void pleat__turns_carve(const pleat_rope *rope, uint32_t max_tokens, pleat__turns *turns, pleat__arena *arena);
 void pleat__turns_init(const pleat_rope *rope, uint32_t max_tokens, pleat__turns *turns);

@@ -209,6 +209,8 @@ load="--synthetic sharegpt:prompt=200,output=1500,shape=0.35 --requests 2000 --m
     once=$(figures)
     simulate $load --steady --warmup 5 --seconds 20
     check "the same twice" same "$(figures)" "$once"
+    simulate --synthetic fixed:prompt=200,output=300 --requests 400 --max-running 64 --prefix-tokens 0 --rate inf --warmup 30
+    check "an answer's length is of those that ended since" calc "$(field completed) < 400 && $(field mean_output_tokens) == 300"
     simulate $load --rate inf --warmup 1e8
     check "nothing is left to measure" exits 1
     check "and that is said" says "all requests had been served before measuring began"

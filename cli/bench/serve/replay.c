@@ -274,7 +274,8 @@ static void take_event(replay *r, const pleat_serving_event *event, double now_s
     if (event->stats.n_stalled > r->out->stalled_max) r->out->stalled_max = event->stats.n_stalled;
     if (event->finish == PLEAT_FINISH_FAILED) {
         r->out->n_failed++;
-        r->out->output_tokens -= event->stats.n_generated;
+        const uint64_t n = event->stats.n_generated; /* of which those before measuring began are not counted */
+        r->out->output_tokens -= n < r->out->output_tokens ? n : r->out->output_tokens;
         cli_error("request %u failed: %s", r->requests[i].line, pleat_status_str(event->status));
     } else {
         complete(r, i, &event->stats);
@@ -334,7 +335,7 @@ static void begin_measuring(replay *r, double now_s) {
     r->itl.n = 0;
     r->itl.sum_ns = 0;
     out->n_completed = out->stalled_max = 0;
-    out->input_tokens = out->output_tokens = out->hit_tokens = 0;
+    out->input_tokens = out->output_tokens = out->hit_tokens = out->completed_tokens = 0;
     out->used_max = (double)out->stats.pages_used;
 }
 

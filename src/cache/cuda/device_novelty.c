@@ -49,6 +49,7 @@ pleat_status pleat__device_novelty_check(const pleat_device_cache_options *opt, 
                   "device cache: novel looks at keys as they were before RoPE, and options.ropes does not say how to "
                   "undo it");
     uint32_t n_kinds = 0;
+    for (uint32_t i = 0; i < opt->n_layers; i++) PLEAT_TRY(pleat__turns_check(opt->ropes[i], opt->head_dim, i, err));
     for (uint32_t i = 0; i < opt->n_layers; i++) n_kinds += opt->ropes[i] && owner_of(opt->ropes, i) == i;
     PLEAT_FAIL_IF(n_kinds > PLEAT__DEVICE_TURNS_MOST, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: keys are turned in %u ways, on a GPU at most in %u", n_kinds,

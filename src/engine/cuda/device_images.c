@@ -37,6 +37,7 @@ static bool has_slabs(pleat_engine *e) {
 }
 
 void pleat__engine_device_expect_images(pleat_engine *e, uint64_t n_bytes) {
+    if (e->opt.spec.compressor != PLEAT_COMPRESSOR_NONE) return; /* blocks have none there */
     if (pleat__device_use(e->opt.first_device, NULL) != PLEAT_OK || !has_slabs(e)) return;
     (void)pleat_device_cache_expect_images(e->device->cache, NULL);
     pleat__slabs_expect(e->device->slabs, least(READY_BYTES, n_bytes), n_bytes);
