@@ -124,6 +124,9 @@ bool pleat__moves_budgets(const pleat_spec *spec);
  * beside the window, and sinks (pyramidkv.c). */
 void pleat__fall_by_layer(const pleat__evict_layer *layer, int64_t least, int64_t *middle);
 
+/* budget_spread of such budgets. */
+uint32_t pleat__fall_spread(uint32_t n_lanes);
+
 /* Whether a lane's tokens are scored by their keys, for the policy itself or behind it. */
 bool pleat__scores_novelty(const pleat_spec *spec);
 

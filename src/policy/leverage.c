@@ -116,13 +116,8 @@ static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_
     pleat__fall_by_layer(layer, mean - pleat__share_tokens((double)layer->spec->fall, mean), middle);
 }
 
-static uint32_t spread(uint32_t n_lanes) {
-    (void)n_lanes;
-    return 2;
-}
-
 const pleat__evictor pleat__evictor_leverage = {.scoring = PLEAT__SCORING_LEVERAGE,
                                                 .rank_block = pleat__rank_own,
                                                 .budgets = budgets,
-                                                .budget_spread = spread,
+                                                .budget_spread = pleat__fall_spread,
                                                 .by_fall = true};

@@ -50,7 +50,7 @@ static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_
 }
 
 /* w + m(l) <= w + 2*M < 2*B: the first layers have what the last ones lack. */
-static uint32_t spread(uint32_t n_lanes) {
+uint32_t pleat__fall_spread(uint32_t n_lanes) {
     (void)n_lanes;
     return 2;
 }
@@ -59,4 +59,4 @@ const pleat__evictor pleat__evictor_pyramidkv = {.scoring = PLEAT__SCORING_WINDO
                                                  .rank_block = pleat__rank_received,
                                                  .rank = pleat__rank_pooled,
                                                  .budgets = budgets,
-                                                 .budget_spread = spread};
+                                                 .budget_spread = pleat__fall_spread};

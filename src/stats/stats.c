@@ -418,3 +418,14 @@ pleat_status pleat_stats_read(const void *bytes, uint64_t n_bytes, const pleat_a
     *out = s;
     return status;
 }
+
+pleat_status pleat__stats_check(const pleat_stats *s, uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
+                                const char *why, pleat_error *err) {
+    PLEAT_FAIL_IF(!s, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %s, and options.stats has none", why);
+    PLEAT_FAIL_IF(
+        s->n_layers != n_layers || s->n_kv_heads != n_kv_heads || s->head_dim != head_dim, err, PLEAT_E_ARG,
+        PLEAT_NOWHERE,
+        "cache: the statistics are of %u layers of %u KV heads of %u dimensions, the cache is of %u, %u and %u",
+        s->n_layers, s->n_kv_heads, s->head_dim, n_layers, n_kv_heads, head_dim);
+    return PLEAT_OK;
+}

@@ -81,6 +81,10 @@ static inline float *pleat__stats_field(const pleat_stats *s, uint32_t layer, ui
     return pleat__stats_lane_of(s, layer, head).mean + (size_t)field * s->head_dim;
 }
 
+/* Are there statistics, and of a model of this shape?  PLEAT_E_ARG; why: what a cache asks them for. */
+pleat_status pleat__stats_check(const pleat_stats *s, uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
+                                const char *why, pleat_error *err);
+
 static inline pleat__rd_source pleat__stats_source(const pleat_stats *s, uint32_t layer, uint32_t head) {
     const pleat__stats_lane l = pleat__stats_lane_of(s, layer, head);
     return (pleat__rd_source){.mean = l.mean,

@@ -18,17 +18,24 @@ typedef struct received_params {
     bool drops_logits;
 } received_params;
 
+/* log2 of the weights that head g gives four slots from `s` on. */
+static __device__ float4 weights_of(const received_params &a, const float *logits, const float lse2[8], uint32_t g,
+                                    uint32_t s) {
+    const float2 *at = (const float2 *)(const void *)(logits + g * a.logits_stride + s);
+    const float2 x = at[0], y = at[1];
+    return make_float4(x.x - lse2[g], x.y - lse2[g], y.x - lse2[g], y.y - lse2[g]);
+}
+
 /* What four slots from `s` on received: the sum over the group, head by head. */
 static __device__ float4 summed_by(const received_params &a, const float *logits, const float lse2[8], uint32_t s) {
     float sums[4] = {};
 #pragma unroll
     for (uint32_t g = 0; g < 8; g++) {
         if (g >= a.view.n_group) break;
-        const float2 *at = (const float2 *)(const void *)(logits + g * a.logits_stride + s);
-        const float2 x = at[0], y = at[1];
-        const float of[4] = {x.x, x.y, y.x, y.y};
+        const float4 x = weights_of(a, logits, lse2, g, s);
+        const float of[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-        for (int i = 0; i < 4; i++) sums[i] += power_of_two(of[i] - lse2[g]);
+        for (int i = 0; i < 4; i++) sums[i] += power_of_two(of[i]);
     }
     return make_float4(a.times * sums[0], a.times * sums[1], a.times * sums[2], a.times * sums[3]);
 }
@@ -39,11 +46,10 @@ static __device__ float4 received_by(const received_params &a, const float *logi
 #pragma unroll
     for (uint32_t g = 0; g < 8; g++) {
         if (g >= a.view.n_group) break;
-        const float2 *at = (const float2 *)(const void *)(logits + g * a.logits_stride + s);
-        const float2 x = at[0], y = at[1];
-        const float of[4] = {x.x, x.y, y.x, y.y};
+        const float4 x = weights_of(a, logits, lse2, g, s);
+        const float of[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-        for (int i = 0; i < 4; i++) most[i] = of[i] - lse2[g] > most[i] ? of[i] - lse2[g] : most[i];
+        for (int i = 0; i < 4; i++) most[i] = of[i] > most[i] ? of[i] : most[i];
     }
     return make_float4(a.times * power_of_two(most[0]), a.times * power_of_two(most[1]),
                        a.times * power_of_two(most[2]), a.times * power_of_two(most[3]));

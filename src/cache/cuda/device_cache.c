@@ -226,7 +226,6 @@ static pleat_status place_wide(const pleat_device_cache *c, const pleat__device_
 /* Tokens of the prompt that a lane of the layer keeps: pyramidkv's budgets fall from layer to layer. */
 static uint32_t layer_budget(const pleat_device_cache *c, uint32_t layer) {
     const uint32_t budget = c->budgets[c->prompt_seq];
-    const pleat__evictor *evictor = pleat__evictor_of(c->opt.spec.policy);
     if (c->opt.spec.policy != PLEAT_POLICY_PYRAMIDKV) return budget;
     const pleat__evict_layer of = {.spec = &c->opt.spec,
                                    .layer = layer,
@@ -235,7 +234,7 @@ static uint32_t layer_budget(const pleat_device_cache *c, uint32_t layer) {
                                    .n_tokens = c->prompt_tokens,
                                    .budget = budget};
     int64_t kept = budget;
-    evictor->budgets(&of, NULL, &kept);
+    pleat__evictor_pyramidkv.budgets(&of, NULL, &kept);
     return (uint32_t)kept;
 }
 

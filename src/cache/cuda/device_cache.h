@@ -140,6 +140,14 @@ struct pleat_device_cache {
     uint64_t n_refused_seen; /* of pool->n_refused + step->n_full */
 };
 
+#define PLEAT__DEVICE_ALIGN 256u
+
+/* A part of an arena whose parts are aligned as the device has it: `take` of a whole number of units. */
+static inline void *pleat__device_carve(pleat__arena *arena, uint64_t count, uint64_t bytes) {
+    return pleat__arena_take(arena,
+                             (count * bytes + PLEAT__DEVICE_ALIGN - 1) / PLEAT__DEVICE_ALIGN * PLEAT__DEVICE_ALIGN, 1);
+}
+
 static inline pleat__device_stream pleat__device_stream_of(void *stream) {
     const pleat__device_stream of = {stream};
     return of;

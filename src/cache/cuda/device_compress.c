@@ -107,15 +107,11 @@ pleat_status pleat__device_compress_derive(pleat_device_cache *c, pleat_error *e
     return PLEAT_OK;
 }
 
-static void *take(pleat__arena *arena, uint64_t count, uint64_t bytes) {
-    return pleat__arena_take(arena, (count * bytes + 255) / 256 * 256, 1);
-}
-
 void pleat__device_compress_carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     pleat__device_lane_blocks *b = &c->lanes.blocks;
     const uint64_t n_rows = c->lanes.policy.has_blocks ? (uint64_t)c->opt.max_seqs * c->rows_per_seq : 0;
-    b->ends = take(arena, n_rows * b->ends_cap, sizeof *b->ends);
-    b->n_blocks = take(arena, n_rows, sizeof *b->n_blocks);
+    b->ends = pleat__device_carve(arena, n_rows * b->ends_cap, sizeof *b->ends);
+    b->n_blocks = pleat__device_carve(arena, n_rows, sizeof *b->n_blocks);
 }
 
 /* Of a lane, by FIXED_SPLITS. */
@@ -135,10 +131,11 @@ void pleat__device_compress_carve_workspace(pleat_device_cache *c, pleat__arena 
     const bool has = c->lanes.policy.has_blocks;
     const uint64_t n_prompt = has ? (uint64_t)c->opt.n_kv_heads * b->ends_cap : 0;
     const uint64_t n_heads = has ? (uint64_t)c->opt.max_seqs * c->opt.n_q_heads : 0;
-    b->payloads = take(arena, n_prompt * b->coder.cap_bytes, 1);
-    b->sizes = take(arena, n_prompt, sizeof *b->sizes);
-    c->block_other = take(arena, n_heads * c->opt.head_dim, sizeof *c->block_other);
-    c->block_parts = take(arena, has ? most_parts(c) * c->n_group * (c->opt.head_dim + 2u) : 0, sizeof *c->block_parts);
+    b->payloads = pleat__device_carve(arena, n_prompt * b->coder.cap_bytes, 1);
+    b->sizes = pleat__device_carve(arena, n_prompt, sizeof *b->sizes);
+    c->block_other = pleat__device_carve(arena, n_heads * c->opt.head_dim, sizeof *c->block_other);
+    c->block_parts = pleat__device_carve(arena, has ? most_parts(c) * c->n_group * (c->opt.head_dim + 2u) : 0,
+                                         sizeof *c->block_parts);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------- */

@@ -35,7 +35,6 @@
 #define MAX_ROWS (1u << 28)
 /* Lanes that fill a GPU with a warp each.  With fewer, a warp's loads are too few to hide their latency. */
 #define MANY_LANES 2048u
-#define DEVICE_ALIGN 256u
 #define LOGITS_ALIGN 32u /* floats of a line of the level-2 cache */
 #define PAGE_ALIGN 128u
 
@@ -240,26 +239,22 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
 
 /* ---- memory -------------------------------------------------------------------------------------- */
 
-/* An arena whose parts are aligned as the device has it: `take` of a whole number of units. */
-static void *take(pleat__arena *arena, uint64_t count, uint64_t bytes) {
-    return pleat__arena_take(arena, round_up(count * bytes, DEVICE_ALIGN), 1);
-}
-
 static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     const uint32_t sides = c->lanes.policy.has_blocks ? 2 : 1; /* of rows: cache/cuda/blocks.cu */
     const uint32_t row_len = sides * pleat__table_row_len(c->opt.max_tokens, c->lanes.layouts[0].tokens);
     const uint64_t n_rows = (uint64_t)c->opt.max_seqs * c->rows_per_seq;
     const uint32_t seqs_cap = c->opt.max_seqs + 1; /* the last stays empty: lanes.h, scored_seqs */
-    void *pages = take(arena, pleat__device_pages_bytes(c->n_pages, seqs_cap, c->rows_per_seq, row_len), 1);
-    c->lanes.n_tokens = take(arena, c->opt.max_seqs, sizeof *c->lanes.n_tokens);
-    c->lanes.fresh = take(arena, n_rows, sizeof *c->lanes.fresh);
-    c->lanes.step = take(arena, 1, sizeof *c->lanes.step);
-    c->lanes.budgets = take(arena, c->opt.max_seqs, sizeof *c->lanes.budgets);
-    c->seq_idxs = take(arena, c->opt.max_seqs, sizeof *c->seq_idxs);
-    c->device_windows = c->windows ? take(arena, c->opt.n_layers, sizeof *c->device_windows) : NULL;
+    void *pages =
+        pleat__device_carve(arena, pleat__device_pages_bytes(c->n_pages, seqs_cap, c->rows_per_seq, row_len), 1);
+    c->lanes.n_tokens = pleat__device_carve(arena, c->opt.max_seqs, sizeof *c->lanes.n_tokens);
+    c->lanes.fresh = pleat__device_carve(arena, n_rows, sizeof *c->lanes.fresh);
+    c->lanes.step = pleat__device_carve(arena, 1, sizeof *c->lanes.step);
+    c->lanes.budgets = pleat__device_carve(arena, c->opt.max_seqs, sizeof *c->lanes.budgets);
+    c->seq_idxs = pleat__device_carve(arena, c->opt.max_seqs, sizeof *c->seq_idxs);
+    c->device_windows = c->windows ? pleat__device_carve(arena, c->opt.n_layers, sizeof *c->device_windows) : NULL;
     c->lanes.windows = c->device_windows;
-    c->image.device_before = take(arena, 3ull * c->rows_per_seq + 1, sizeof *c->image.device_before);
-    c->lanes.scored_seqs = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_seqs);
+    c->image.device_before = pleat__device_carve(arena, 3ull * c->rows_per_seq + 1, sizeof *c->image.device_before);
+    c->lanes.scored_seqs = pleat__device_carve(arena, c->opt.max_seqs, sizeof *c->lanes.scored_seqs);
     pleat__device_compress_carve_tables(c, arena);
     pleat__device_novelty_carve_tables(c, arena);
     if (!pages) return;
@@ -274,7 +269,8 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
 static void carve_chunk(pleat_device_cache *c, pleat__arena *arena) {
     const uint64_t chunk_width = pleat__device_cache_has_policy(c) ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
     for (int i = 0; i < 2; i++)
-        c->chunk_rows[i] = take(arena, (c->opt.max_tokens + PLEAT__WIDE_KEYS) * chunk_width, sizeof *c->chunk_rows[i]);
+        c->chunk_rows[i] =
+            pleat__device_carve(arena, (c->opt.max_tokens + PLEAT__WIDE_KEYS) * chunk_width, sizeof *c->chunk_rows[i]);
 }
 
 static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
@@ -282,25 +278,26 @@ static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     carve_chunk(c, arena);
     pleat__device_compress_carve_workspace(c, arena);
     pleat__device_novelty_carve_workspace(c, arena);
-    c->rotated_q = take(arena, c->lanes.is_rotated ? n_heads * c->opt.head_dim : 0, sizeof *c->rotated_q);
+    c->rotated_q =
+        pleat__device_carve(arena, c->lanes.is_rotated ? n_heads * c->opt.head_dim : 0, sizeof *c->rotated_q);
     if (c->is_wide) {
-        c->wide_workspace = take(
+        c->wide_workspace = pleat__device_carve(
             arena, pleat__device_wide_bytes(c->opt.max_seqs, c->opt.n_q_heads, c->opt.head_dim, c->opt.max_tokens), 1);
         return;
     }
-    for (int i = 0; i < 3; i++) c->attn_workspaces[i] = take(arena, c->plans[i].workspace_bytes, 1);
-    c->logits = take(arena, n_heads * c->logits_stride, sizeof *c->logits);
-    c->lse2 = take(arena, n_heads, sizeof *c->lse2);
-    c->prompt_lse2 =
-        take(arena, (uint64_t)pleat__min_u32(c->opt.max_tokens, PLEAT_DEVICE_PROMPT_TOKENS) * c->opt.n_q_heads,
-             sizeof *c->prompt_lse2);
-    c->prompt_workspace = take(arena, PLEAT__PROMPT_WORKSPACE_MAX, 1);
+    for (int i = 0; i < 3; i++) c->attn_workspaces[i] = pleat__device_carve(arena, c->plans[i].workspace_bytes, 1);
+    c->logits = pleat__device_carve(arena, n_heads * c->logits_stride, sizeof *c->logits);
+    c->lse2 = pleat__device_carve(arena, n_heads, sizeof *c->lse2);
+    c->prompt_lse2 = pleat__device_carve(
+        arena, (uint64_t)pleat__min_u32(c->opt.max_tokens, PLEAT_DEVICE_PROMPT_TOKENS) * c->opt.n_q_heads,
+        sizeof *c->prompt_lse2);
+    c->prompt_workspace = pleat__device_carve(arena, PLEAT__PROMPT_WORKSPACE_MAX, 1);
     const uint64_t n_ordered = (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens;
-    c->lanes.order = take(arena, n_ordered, sizeof *c->lanes.order);
+    c->lanes.order = pleat__device_carve(arena, n_ordered, sizeof *c->lanes.order);
     if (c->lanes.policy.ranks == PLEAT__DEVICE_RANKS_SCORE)
-        c->lanes.ranks = take(arena, n_ordered, sizeof *c->lanes.ranks);
+        c->lanes.ranks = pleat__device_carve(arena, n_ordered, sizeof *c->lanes.ranks);
     if (c->opt.spec.policy == PLEAT_POLICY_ADAKV)
-        c->lanes.shares = take(arena, c->opt.n_kv_heads, sizeof *c->lanes.shares);
+        c->lanes.shares = pleat__device_carve(arena, c->opt.n_kv_heads, sizeof *c->lanes.shares);
 }
 
 static pleat_status take_device(pleat_device_cache *c, void (*carve)(pleat_device_cache *, pleat__arena *), int which,

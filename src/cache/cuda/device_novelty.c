@@ -22,14 +22,8 @@ static bool has_sums(const pleat_device_cache *c) { return is_on(c) && !has_mean
 
 static pleat_status check_stats(const pleat_device_cache_options *opt, pleat_error *err) {
     const pleat_stats *s = opt->stats;
-    PLEAT_FAIL_IF(!s, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "device cache: novel:mean=model takes the mean key from statistics of the model, and options.stats "
-                  "has none");
-    PLEAT_FAIL_IF(
-        s->n_layers != opt->n_layers || s->n_kv_heads != opt->n_kv_heads || s->head_dim != opt->head_dim, err,
-        PLEAT_E_ARG, PLEAT_NOWHERE,
-        "device cache: the statistics are of %u layers of %u KV heads of %u dimensions, the cache is of %u, %u and %u",
-        s->n_layers, s->n_kv_heads, s->head_dim, opt->n_layers, opt->n_kv_heads, opt->head_dim);
+    PLEAT_TRY(pleat__stats_check(s, opt->n_layers, opt->n_kv_heads, opt->head_dim,
+                                 "novel:mean=model takes the mean key from statistics of the model", err));
     for (uint32_t i = 0; i < opt->n_layers; i++)
         PLEAT_FAIL_IF(!s->has_layer[i], err, PLEAT_E_ARG, PLEAT_NOWHERE,
                       "device cache: the statistics say nothing of layer %u", i);
@@ -72,29 +66,25 @@ void pleat__device_novelty_derive(pleat_device_cache *c) {
     c->lanes.novelty = (pleat__device_novelty){.is_on = is_on(c), .has_means = has_means(c), .near = c->opt.spec.near};
 }
 
-/* A part of the arena, aligned as the device has it. */
-static void *take(pleat__arena *arena, uint64_t count, uint64_t bytes) {
-    return pleat__arena_take(arena, (count * bytes + 255) / 256 * 256, 1);
-}
-
 void pleat__device_novelty_carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     pleat__device_novelty *n = &c->lanes.novelty;
     const uint64_t d = c->opt.head_dim, n_rows = c->rows_per_seq;
     if (!is_on(c)) return;
-    c->turns = take(arena, PLEAT__DEVICE_TURNS_MOST * turns_floats(c), sizeof *c->turns);
-    c->turns_of = take(arena, c->opt.n_layers, sizeof *c->turns_of);
+    c->turns = pleat__device_carve(arena, PLEAT__DEVICE_TURNS_MOST * turns_floats(c), sizeof *c->turns);
+    c->turns_of = pleat__device_carve(arena, c->opt.n_layers, sizeof *c->turns_of);
     n->turns_of = c->turns_of;
-    n->sums = has_sums(c) ? take(arena, c->opt.max_seqs * n_rows * d, sizeof *n->sums) : NULL;
-    n->means = take(arena, n_rows * d, sizeof *n->means);
+    n->sums = has_sums(c) ? pleat__device_carve(arena, c->opt.max_seqs * n_rows * d, sizeof *n->sums) : NULL;
+    n->means = pleat__device_carve(arena, n_rows * d, sizeof *n->means);
 }
 
 void pleat__device_novelty_carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     pleat__device_novelty *n = &c->lanes.novelty;
     const uint64_t n_cells = (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens;
     if (!is_on(c)) return;
-    n->parts = take(arena, (uint64_t)c->opt.n_kv_heads * PLEAT__NOVELTY_PARTS * c->opt.head_dim, sizeof *n->parts);
-    n->own = take(arena, n_cells, sizeof *n->own);
-    n->scores = take(arena, n_cells, sizeof *n->scores);
+    n->parts = pleat__device_carve(arena, (uint64_t)c->opt.n_kv_heads * PLEAT__NOVELTY_PARTS * c->opt.head_dim,
+                                   sizeof *n->parts);
+    n->own = pleat__device_carve(arena, n_cells, sizeof *n->own);
+    n->scores = pleat__device_carve(arena, n_cells, sizeof *n->scores);
 }
 
 /* Of one kind of turns, made on the host and sent.  to: its rows in device memory. */

@@ -32,12 +32,7 @@ pleat_status pleat__keep_check(const pleat_cache_options *opt, pleat_error *err)
 
 pleat_status pleat__keep_check_stats(const pleat_cache_options *opt, const char *why, pleat_error *err) {
     const pleat_stats *s = opt->stats;
-    PLEAT_FAIL_IF(!s, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %s, and options.stats has none", why);
-    PLEAT_FAIL_IF(
-        s->n_layers != opt->n_layers || s->n_kv_heads != opt->n_kv_heads || s->head_dim != opt->head_dim, err,
-        PLEAT_E_ARG, PLEAT_NOWHERE,
-        "cache: the statistics are of %u layers of %u KV heads of %u dimensions, the cache is of %u, %u and %u",
-        s->n_layers, s->n_kv_heads, s->head_dim, opt->n_layers, opt->n_kv_heads, opt->head_dim);
+    PLEAT_TRY(pleat__stats_check(s, opt->n_layers, opt->n_kv_heads, opt->head_dim, why, err));
     for (uint32_t i = 0; i < opt->n_layers; i++)
         PLEAT_FAIL_IF(pleat__cache_is_full(opt, i) && !s->has_layer[i], err, PLEAT_E_ARG, PLEAT_NOWHERE,
                       "cache: the statistics say nothing of layer %u", i);
