@@ -83,7 +83,7 @@ PLEAT_API pleat_status pleat_collector_create(const pleat_allocator *allocator, 
  * longest sequence that is to be kept.  PLEAT_E_STATE before 64 tokens were seen, or a second time; PLEAT_E_MEMORY. */
 PLEAT_API pleat_status pleat_collector_count(pleat_collector *collector, uint32_t n_positions);
 
-/* Tokens that were seen so far, in both passes. */
+/* Tokens that were seen so far, in both passes; without the first four of a sequence. */
 PLEAT_API uint64_t pleat_collector_n_tokens(const pleat_collector *collector);
 
 /* What was found.  model: the fingerprint to keep.  PLEAT_E_STATE before codes were counted, PLEAT_E_MEMORY. */

@@ -111,9 +111,6 @@ typedef struct pleat__block_codebooks {
 void pleat__block_codebooks_build(const pleat__block_format *format, const pleat__code_counts *k_counts,
                                   const pleat__code_counts *v_counts, pleat__block_codebooks *codebooks);
 
-/* Set the sum, once k and v are there. */
-void pleat__block_codebooks_seal(const pleat__block_format *format, pleat__block_codebooks *codebooks);
-
 /* A format and its codebooks as bytes: docs/FORMAT.md, section 9.  `codebooks` may be NULL unless the coder is
  * HUFFMAN.  write() takes room for the cap, and returns the bytes. */
 size_t pleat__block_codebooks_cap(const pleat__block_format *format);

@@ -43,13 +43,6 @@ static void put_head(const pleat__block_format *f, uint8_t head[HEAD_BYTES]) {
 
 /* ---- making and writing ------------------------------------------------------------------------------ */
 
-void pleat__block_codebooks_build(const pleat__block_format *f, const pleat__code_counts *k_counts,
-                                  const pleat__code_counts *v_counts, pleat__block_codebooks *codebooks) {
-    pleat__codebook_build(&codebooks->k, k_counts, f->k_levels);
-    pleat__codebook_build(&codebooks->v, v_counts, f->v_levels);
-    pleat__block_codebooks_seal(f, codebooks);
-}
-
 #define CODEBOOK_CAP (PLEAT__CODEBOOK_HEAD_BYTES + PLEAT__CODEBOOK_SYMBOLS)
 
 /* All but the sum; returns the bytes. */
@@ -61,8 +54,11 @@ static size_t put_body(const pleat__block_format *f, const pleat__block_codebook
     return n + pleat__codebook_write(&codebooks->v, out + n);
 }
 
-void pleat__block_codebooks_seal(const pleat__block_format *f, pleat__block_codebooks *codebooks) {
+void pleat__block_codebooks_build(const pleat__block_format *f, const pleat__code_counts *k_counts,
+                                  const pleat__code_counts *v_counts, pleat__block_codebooks *codebooks) {
     uint8_t body[HEAD_BYTES + 2 * CODEBOOK_CAP];
+    pleat__codebook_build(&codebooks->k, k_counts, f->k_levels);
+    pleat__codebook_build(&codebooks->v, v_counts, f->v_levels);
     codebooks->sum = XXH32(body, put_body(f, codebooks, body), 0);
 }
 

@@ -26,7 +26,8 @@ static void add_row(const pleat__forward *fw, const void *arg, uint32_t i, uint3
     for (uint32_t j = 0; j < n; j++) x[j] += scale * y[j];
 }
 
-void pleat__branch_add(pleat__forward *fw, const float *bias, const float *norm, const pleat__step_rows *on) {
+/* x += branch(what is in fw->branch). */
+static void branch_add(pleat__forward *fw, const float *bias, const float *norm, const pleat__step_rows *on) {
     const branch b = {bias, norm};
     pleat__for_rows(fw, add_row, &b, on->rows, on->n);
 }
@@ -40,7 +41,7 @@ void pleat__branch_run(pleat__forward *fw, const pleat__matrix *w, const float *
     job.parts[0] = (pleat__linear_part){w, is_plain ? fw->x : fw->branch};
     job.add = is_plain;
     pleat__linear_run(&job, fw->workers);
-    if (!is_plain) pleat__branch_add(fw, bias, norm, on);
+    if (!is_plain) branch_add(fw, bias, norm, on);
 }
 
 /* ---- the feed-forward -------------------------------------------------------------------------------------------- */
@@ -83,7 +84,7 @@ void pleat__feed_forward_run(pleat__forward *fw, const pleat__layer *layer, cons
     if (layer->router.rows > 0) {
         pleat__experts_run(fw, layer, on);
         if (layer->shared_gate) add_shared_expert(fw, layer, on);
-        pleat__branch_add(fw, NULL, layer->post_ffn_norm, on);
+        branch_add(fw, NULL, layer->post_ffn_norm, on);
         return;
     }
     pleat__linear_job job = on->job;

@@ -96,9 +96,6 @@ pleat_status pleat__attention_run(pleat__forward *fw, pleat_cache *cache, uint32
 void pleat__branch_run(pleat__forward *fw, const pleat__matrix *w, const float *rows, const float *bias,
                        const float *norm, const pleat__step_rows *on);
 
-/* x += branch(what is in fw->branch). */
-void pleat__branch_add(pleat__forward *fw, const float *bias, const float *norm, const pleat__step_rows *on);
-
 /* The feed-forward of a layer, or its experts, added to x. */
 void pleat__feed_forward_run(pleat__forward *fw, const pleat__layer *layer, const pleat__step_rows *on);
 

@@ -65,10 +65,11 @@ void pleat__leankv_leavers(const pleat_spec *spec, const pleat__scan_dsp *scan, 
     for (uint32_t i = 0; i < out->n_high; i++) out->is_dropped[i] = significance[i] < al;
 }
 
-void pleat__leankv_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint32_t classed,
-                          uint8_t *levels) {
+static void class_prompt(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint32_t classed,
+                         uint8_t *levels, float *scratch) {
+    (void)scratch;
     pleat__tracked page;
-    for (pleat__page_walk walk = pleat__walk_pages(high); pleat__next_page(&walk, &page);) {
+    for (pleat__page_walk walk = pleat__walk_pages(&lane->high); pleat__next_page(&walk, &page);) {
         for (uint32_t i = 0; i < page.n; i++) {
             pleat_level level = PLEAT_LEVEL_DROPPED;
             if (page.positions[i] >= 0) {
@@ -82,12 +83,6 @@ void pleat__leankv_prompt(const pleat_spec *spec, const pleat__kv_run *high, uin
     }
 }
 
-static void prompt(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint32_t classed,
-                   uint8_t *levels, float *scratch) {
-    (void)scratch;
-    pleat__leankv_prompt(spec, &lane->high, n_tokens, classed, levels);
-}
-
 static bool has_low_side(const pleat_spec *spec) { return spec->al < spec->ah; }
 
 static bool stays_low(const pleat_spec *spec, float significance, uint32_t position, uint32_t n_tokens) {
@@ -96,6 +91,6 @@ static bool stays_low(const pleat_spec *spec, float significance, uint32_t posit
 
 const pleat__leveler pleat__leveler_leankv = {.step = pleat__leankv_step,
                                               .leavers = pleat__leankv_leavers,
-                                              .prompt = prompt,
+                                              .prompt = class_prompt,
                                               .has_low_side = has_low_side,
                                               .stays_low = stays_low};

@@ -50,7 +50,5 @@ pleat__policy_step pleat__leankv_step(const pleat_spec *spec, const pleat__scan_
                                       uint32_t n_tokens);
 void pleat__leankv_leavers(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
                            uint32_t n_tokens, pleat__leavers *out);
-void pleat__leankv_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint32_t classed,
-                          uint8_t *levels);
 
 #endif

@@ -399,8 +399,17 @@ static void test_memory(void) {
     pleat_stats_destroy(&s);
 }
 
+static void read_text(pleat_cache *cache, const cache_shape *own, uint32_t n) {
+    uint64_t ids[200];
+    for (uint32_t t = 0; t < n; t++) ids[t] = t;
+    const pleat_seq seq = cache_seq(cache, 200);
+    stats_step(cache, own, seq, ids, n, 0, NULL);
+    CHECK_STATUS(pleat_cache_close(cache, seq), PLEAT_OK);
+}
+
 /* Calls out of turn. */
 static void test_states(void) {
+    CHECK_EQ_U64(pleat_collector_n_tokens(NULL), 0);
     pleat_collector *c = NULL;
     pleat_stats *s = NULL;
     CHECK_STATUS(pleat_collector_create(NULL, &c), PLEAT_OK);
@@ -414,6 +423,13 @@ static void test_states(void) {
     opt.collector = c;
     pleat_cache *cache = cache_made(&opt), *other = NULL;
     CHECK_STATUS(pleat_collector_count(c, 0), PLEAT_E_STATE); /* nothing was seen */
+    read_text(cache, &own, 4 + 63);
+    CHECK_EQ_U64(pleat_collector_n_tokens(c), 63);
+    CHECK_STATUS(pleat_collector_count(c, 0), PLEAT_E_STATE);
+    read_text(cache, &own, 4 + 2);
+    CHECK_EQ_U64(pleat_collector_n_tokens(c), 65);
+    CHECK_STATUS(pleat_collector_count(c, 0), PLEAT_OK);
+    CHECK_STATUS(pleat_collector_count(c, 0), PLEAT_E_STATE); /* a second time */
     opt.n_kv_heads = opt.n_q_heads = 1;
     CHECK_STATUS(pleat_cache_create(&opt, &other, NULL), PLEAT_E_ARG); /* of another shape */
     opt.ropes = NULL;
