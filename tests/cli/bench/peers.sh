@@ -3,7 +3,7 @@
 #
 # peers.sh: bench/peers/run.py measures every peer that it is given, prints the right ratios and fails in one line.
 # Scripts that print canned JSON stand in for pleat, llama-bench and llama_cpp: no figure is judged here.
-. "$(dirname "$0")/harness.bash"
+. "$(dirname "$0")/../harness.bash"
 if ! command -v python3 >/dev/null; then
     skip "no python3"
     finish

@@ -3,7 +3,7 @@
 #
 # papers_kvcomp.sh: bench/papers/kvcomp/run.py finds turning points, KIVI's widths of equal step, error and accuracy, and
 # writes its page from what the commands print.  Stubs stand in for them: no figure is judged here.
-. "$(dirname "$0")/harness.bash"
+. "$(dirname "$0")/../harness.bash"
 needs python3
 
 mkdir -p "$scratch/bin/bench" "$scratch/store"

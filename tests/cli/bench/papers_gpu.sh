@@ -4,7 +4,7 @@
 # papers_gpu.sh: bench/papers/gpu/run.py keeps what the command prints, puts its sections at the end of the pages, whatever is
 # there already, and says which results are missing.  A stub stands in for the command: no GPU is asked for, and no figure is
 # judged.
-. "$(dirname "$0")/harness.bash"
+. "$(dirname "$0")/../harness.bash"
 needs python3
 
 cat >"$scratch/pleat" <<'STUB'

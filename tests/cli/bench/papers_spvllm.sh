@@ -4,7 +4,7 @@
 # papers_spvllm.sh: bench/papers/spvllm/run.py draws its trace, serves it under every strategy in turn and writes its
 # page from what the command and spvllm_steps print: medians of rounds, verdicts on what is required, prices.  Stubs
 # stand in for both: no figure is judged here.
-. "$(dirname "$0")/harness.bash"
+. "$(dirname "$0")/../harness.bash"
 needs python3
 
 mkdir -p "$scratch/bin/bench" "$scratch/store"

@@ -3,7 +3,7 @@
 #
 # allocators.sh: bench_allocators counts memory right, against what its own list of requests says; and the page of
 # bench/papers/article holds the corrected figures.  No time is judged.
-. "$(dirname "$0")/harness.bash"
+. "$(dirname "$0")/../harness.bash"
 bench=$(dirname "$PLEAT")/bench/bench_allocators
 
 # alloc ARGS...: run the bench without timing; like try.

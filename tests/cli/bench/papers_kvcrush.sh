@@ -4,7 +4,7 @@
 # papers_kvcrush.sh: bench/papers/kvcrush/run.py writes its two pages from what the command prints: differences between
 # specs on the same samples, budgets searched for equal bytes, nothing measured twice.  Stubs stand in for the command
 # and for bench_crush: no figure is judged here.
-. "$(dirname "$0")/harness.bash"
+. "$(dirname "$0")/../harness.bash"
 needs python3
 
 mkdir -p "$scratch/bin/bench" "$scratch/store"

@@ -3,7 +3,7 @@
 #
 # papers.sh: bench/papers/leankv/run.py writes its page from what the command prints, measures nothing twice, goes on
 # after an interruption, and says what it could not measure.  A stub stands in for the command: no figure is judged here.
-. "$(dirname "$0")/harness.bash"
+. "$(dirname "$0")/../harness.bash"
 needs python3
 
 mkdir -p "$scratch/bin/bench" "$scratch/store"
