@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * pack_word.h: what every variant of put_key and put_value does with scalars: floats as they are, and a key's codes
- * packed into the words of a tile.  variants.h has the formula.
+ * pack_word.h: a key's codes packed into the words of a tile, for variants that make them a byte each.  variants.h has
+ * the formula.
  */
 #ifndef PLEAT_QUANT_PACK_WORD_H
 #define PLEAT_QUANT_PACK_WORD_H
 
 #include "quant/variants.h"
-
-static inline void pleat__put_key_f32(uint8_t *tile, uint32_t head_dim, uint32_t token, const float *x) {
-    float *out = (float *)(void *)tile + token;
-    for (uint32_t i = 0; i < head_dim; i++) out[i * PLEAT__TILE] = x[i];
-}
-
-static inline void pleat__put_value_f32(uint8_t *tile, uint32_t head_dim, uint32_t token, const float *x) {
-    memcpy((float *)(void *)tile + (size_t)token * head_dim, x, head_dim * sizeof *x);
-}
 
 /* Codes of dimensions dim .. dim + 15, a byte each and so four a word, to a tile whose first word of the token is out. */
 static inline void pleat__pack_key(uint32_t *out, uint32_t bits, uint32_t dim, const uint32_t w[4]) {

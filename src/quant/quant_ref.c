@@ -51,9 +51,7 @@ static uint32_t code_of(pleat__quant_scale s, uint32_t bits, float x) {
 }
 
 static void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token, const float *x) {
-    if (bits == 32) {
-        for (uint32_t i = 0; i < head_dim; i++) ((float *)(void *)tile)[i * PLEAT__TILE + token] = x[i];
-    } else if (bits == 16) {
+    if (bits == 16) {
         for (uint32_t i = 0; i < head_dim; i++)
             ((uint16_t *)(void *)tile)[i * PLEAT__TILE + token] = pleat__f32_to_f16(pleat__quant_clamp(x[i]));
     } else {
@@ -64,9 +62,7 @@ static void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_
 }
 
 static void put_value(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token, const float *x) {
-    if (bits == 32) {
-        memcpy((float *)(void *)tile + (size_t)token * head_dim, x, head_dim * sizeof *x);
-    } else if (bits == 16) {
+    if (bits == 16) {
         for (uint32_t i = 0; i < head_dim; i++)
             ((uint16_t *)(void *)tile)[token * head_dim + i] = pleat__f32_to_f16(pleat__quant_clamp(x[i]));
     } else {
@@ -107,24 +103,10 @@ static void widen_f16(const uint8_t *from, uint32_t n, float *out) {
     for (uint32_t i = 0; i < n; i++) out[i] = pleat__f16_to_f32(((const uint16_t *)(const void *)from)[i]);
 }
 
-void pleat__quant_load_k_ref(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
-    if (layout->format.rotated) {
-        pleat__levels_load_k(layout, page, tile, out);
-        return;
-    }
-    const uint32_t bits = layout->format.k_bits, n = layout->head_dim * PLEAT__TILE;
-    const uint8_t *codes = page + layout->k_off + (uint64_t)tile * layout->k_tile_bytes;
-    if (bits == 32) {
-        memcpy(out, codes, layout->k_tile_bytes);
-        return;
-    }
-    if (bits == 16) {
-        widen_f16(codes, n, out);
-        return;
-    }
-    const tile_meta m = load_meta(page + layout->k_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES);
+static void load_k_codes(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim, float *out) {
+    const tile_meta m = load_meta(meta);
     const uint32_t per = 8 / bits, mask = (1u << bits) - 1;
-    for (uint32_t dim = 0; dim < layout->head_dim; dim += 4 * per) { /* 64 bytes */
+    for (uint32_t dim = 0; dim < head_dim; dim += 4 * per) { /* 64 bytes */
         for (uint32_t p = 0; p < per; p++) {
             for (uint32_t j = 0; j < 4; j++) {
                 float *row = out + (dim + 4 * p + j) * PLEAT__TILE;
@@ -137,28 +119,22 @@ void pleat__quant_load_k_ref(const pleat__page_layout *layout, const uint8_t *pa
     }
 }
 
-void pleat__quant_load_v_ref(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
-    if (layout->format.rotated) {
-        pleat__levels_load_v(layout, page, tile, out);
-        return;
-    }
-    const uint32_t bits = layout->format.v_bits, d = layout->head_dim;
-    const uint8_t *codes = page + layout->v_off + (uint64_t)tile * layout->v_tile_bytes;
-    if (bits == 32) {
-        memcpy(out, codes, layout->v_tile_bytes);
-        return;
-    }
-    if (bits == 16) {
-        widen_f16(codes, d * PLEAT__TILE, out);
-        return;
-    }
-    const tile_meta m = load_meta(page + layout->v_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES);
+void pleat__quant_load_k_ref(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    pleat__quant_load_k(layout, page, tile, out, widen_f16, load_k_codes);
+}
+
+static void load_v_codes(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim, float *out) {
+    const tile_meta m = load_meta(meta);
     const uint32_t mask = (1u << bits) - 1, flip = bits == 8 ? 0x80 : 0;
     for (uint32_t token = 0; token < PLEAT__TILE; token++) {
-        const place first = place_of_value(bits, d, 0, token);
-        for (uint32_t dim = 0; dim < d; dim++) {
+        const place first = place_of_value(bits, head_dim, 0, token);
+        for (uint32_t dim = 0; dim < head_dim; dim++) {
             const uint32_t code = ((uint32_t)codes[first.byte + 4 * dim] >> first.shift & mask) ^ flip;
-            out[token * d + dim] = m.scale[token] * (float)code + m.min[token];
+            out[token * head_dim + dim] = m.scale[token] * (float)code + m.min[token];
         }
     }
+}
+
+void pleat__quant_load_v_ref(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    pleat__quant_load_v(layout, page, tile, out, widen_f16, load_v_codes);
 }

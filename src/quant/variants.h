@@ -2,8 +2,9 @@
  *
  * variants.h: the implementations behind pleat__quant_dsp, and what they share.
  *
- * A variant supplies two functions that write one token's key and value into a tile.  The walk over slots and the
- * clearing of fresh tiles are here, once; what the functions do with scalars is in pack_word.h.
+ * A variant supplies functions that write one token's key and value into a tile as f16 or as codes, and that read a
+ * tile of either.  The walk over slots, the clearing of fresh tiles, and which of them a format takes are here, once, as
+ * are f32 pages, which have nothing to convert.  Rotated formats go to levels.h.
  *
  * The planes of layout.h as one formula.  With per = 8/bits codes in a byte,
  *     key     byte (dim/(4*per))*64 + token*4 + dim%4        shift bits*((dim/4) % per)
@@ -46,22 +47,40 @@ void pleat__quant_replace_neon(const pleat__page_layout *layout, uint8_t *page, 
 void pleat__quant_load_k_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 void pleat__quant_load_v_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 
-/* Write x [head_dim] as token `token` (0..15) of a tile; meta is the tile's metadata, unused for f32 and f16. */
+/* ---- tokens into tiles ------------------------------------------------------------------------------------------- */
+
+/* Write x [head_dim] as token `token` (0..15) of a tile.  bits: 16, when meta is unused, or 8, 4 or 2. */
 typedef void (*pleat__quant_put_fn)(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                                     const float *x);
+
+static inline void pleat__put_key_f32(uint8_t *tile, uint32_t head_dim, uint32_t token, const float *x) {
+    float *out = (float *)(void *)tile + token;
+    for (uint32_t i = 0; i < head_dim; i++) out[i * PLEAT__TILE] = x[i];
+}
+
+static inline void pleat__put_value_f32(uint8_t *tile, uint32_t head_dim, uint32_t token, const float *x) {
+    memcpy((float *)(void *)tile + (size_t)token * head_dim, x, head_dim * sizeof *x);
+}
 
 /* Write one token's key and value: the body of every replace. */
 static inline __attribute__((always_inline)) void pleat__quant_put_row(const pleat__page_layout *l, uint8_t *page,
                                                                        uint32_t slot, const float *k, const float *v,
                                                                        pleat__quant_put_fn put_k,
                                                                        pleat__quant_put_fn put_v) {
+    const uint32_t tile = slot / PLEAT__TILE, token = slot % PLEAT__TILE, d = l->head_dim;
+    uint8_t *k_tile = pleat__k_tile(l, page, tile), *v_tile = pleat__v_tile(l, page, tile);
     if (l->format.rotated) {
         pleat__levels_put(l, page, slot, k, v);
         return;
     }
-    const uint32_t tile = slot / PLEAT__TILE, token = slot % PLEAT__TILE;
-    put_k(pleat__k_tile(l, page, tile), pleat__k_meta(l, page, tile), l->format.k_bits, l->head_dim, token, k);
-    put_v(pleat__v_tile(l, page, tile), pleat__v_meta(l, page, tile), l->format.v_bits, l->head_dim, token, v);
+    if (l->format.k_bits == 32)
+        pleat__put_key_f32(k_tile, d, token, k);
+    else
+        put_k(k_tile, pleat__k_meta(l, page, tile), l->format.k_bits, d, token, k);
+    if (l->format.v_bits == 32)
+        pleat__put_value_f32(v_tile, d, token, v);
+    else
+        put_v(v_tile, pleat__v_meta(l, page, tile), l->format.v_bits, d, token, v);
 }
 
 /* The body of every store: `put_k` and `put_v` are constants at each call, so no call goes through a pointer. */
@@ -75,6 +94,50 @@ static inline __attribute__((always_inline)) void pleat__quant_store_rows(const 
         pleat__quant_put_row(l, page, slot + i, k + i * stride, v + i * stride, put_k, put_v);
     }
 }
+
+/* ---- and back ---------------------------------------------------------------------------------------------------- */
+
+/* n f16 to f32; n is a multiple of 16. */
+typedef void (*pleat__quant_widen_fn)(const uint8_t *from, uint32_t n, float *out);
+
+/* A tile's codes of 8, 4 or 2 bits to f32, as pleat__quant_load_fn has them.  meta: scales, and minimums behind them. */
+typedef void (*pleat__quant_codes_fn)(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim,
+                                      float *out);
+
+/* The bodies of every load_k and load_v; `widen` and `load_codes` are constants as above. */
+static inline __attribute__((always_inline)) void pleat__quant_load_k(const pleat__page_layout *l, const uint8_t *page,
+                                                                      uint32_t tile, float *out,
+                                                                      pleat__quant_widen_fn widen,
+                                                                      pleat__quant_codes_fn load_codes) {
+    const uint8_t *codes = page + l->k_off + (uint64_t)tile * l->k_tile_bytes;
+    const uint8_t *meta = page + l->k_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES;
+    if (l->format.rotated)
+        pleat__levels_load_k(l, page, tile, out);
+    else if (l->format.k_bits == 32)
+        memcpy(out, codes, l->k_tile_bytes);
+    else if (l->format.k_bits == 16)
+        widen(codes, l->head_dim * PLEAT__TILE, out);
+    else
+        load_codes(codes, meta, l->format.k_bits, l->head_dim, out);
+}
+
+static inline __attribute__((always_inline)) void pleat__quant_load_v(const pleat__page_layout *l, const uint8_t *page,
+                                                                      uint32_t tile, float *out,
+                                                                      pleat__quant_widen_fn widen,
+                                                                      pleat__quant_codes_fn load_codes) {
+    const uint8_t *codes = page + l->v_off + (uint64_t)tile * l->v_tile_bytes;
+    const uint8_t *meta = page + l->v_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES;
+    if (l->format.rotated)
+        pleat__levels_load_v(l, page, tile, out);
+    else if (l->format.v_bits == 32)
+        memcpy(out, codes, l->v_tile_bytes);
+    else if (l->format.v_bits == 16)
+        widen(codes, l->head_dim * PLEAT__TILE, out);
+    else
+        load_codes(codes, meta, l->format.v_bits, l->head_dim, out);
+}
+
+/* ---- scales ------------------------------------------------------------------------------------------------------- */
 
 /* Scale and minimum of a token: as stored, and as the quantiser uses them. */
 typedef struct pleat__quant_scale {

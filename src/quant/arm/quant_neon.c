@@ -6,7 +6,7 @@
  */
 #include <arm_neon.h>
 
-#include "quant/pack_word.h"
+#include "quant/variants.h"
 
 #define LANES 4u
 
@@ -76,10 +76,6 @@ static inline void put_words(uint32_t *out, uint32_t bits, uint8x16_t codes) {
 
 static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                            const float *x) {
-    if (bits == 32) {
-        pleat__put_key_f32(tile, head_dim, token, x);
-        return;
-    }
     if (bits == 16) {
         put_key_f16((uint16_t *)(void *)tile + token, head_dim, x);
         return;
@@ -92,10 +88,6 @@ static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_
 
 static inline void put_value(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                              const float *x) {
-    if (bits == 32) {
-        pleat__put_value_f32(tile, head_dim, token, x);
-        return;
-    }
     if (bits == 16) {
         uint16_t *out = (uint16_t *)(void *)tile + (size_t)token * head_dim;
         for (uint32_t i = 0; i < head_dim; i += LANES)
@@ -137,27 +129,14 @@ static inline float32x4_t code_at(uint32x4_t words, uint32_t shift, uint32x4_t m
     return vcvtq_f32_u32(vandq_u32(vshlq_u32(words, vdupq_n_s32(-(int32_t)shift)), mask));
 }
 
-void pleat__quant_load_k_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
-    if (layout->format.rotated) {
-        pleat__levels_load_k(layout, page, tile, out);
-        return;
-    }
-    const uint32_t bits = layout->format.k_bits;
-    const uint8_t *codes = page + layout->k_off + (uint64_t)tile * layout->k_tile_bytes;
-    if (bits == 32) {
-        memcpy(out, codes, layout->k_tile_bytes);
-        return;
-    }
-    if (bits == 16) {
-        widen_f16(codes, layout->head_dim * PLEAT__TILE, out);
-        return;
-    }
-    const uint8_t *meta = page + layout->k_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES;
+static inline void load_k_codes(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim,
+                                float *out) {
+    const uint32_t n_bytes = head_dim * PLEAT__TILE * bits / 8;
     const uint32x4_t mask = vdupq_n_u32((1u << bits) - 1);
     for (uint32_t token = 0; token < PLEAT__TILE; token += LANES, out += LANES) {
         const float32x4_t scale = load_f16(meta + 2 * token), min = load_f16(meta + 2 * PLEAT__TILE + 2 * token);
         float *to = out;
-        for (uint32_t at = 4 * token; at < layout->k_tile_bytes; at += 64) {
+        for (uint32_t at = 4 * token; at < n_bytes; at += 64) {
             const uint32x4_t words = vld1q_u32((const uint32_t *)(const void *)(codes + at)); /* 4 tokens */
             for (uint32_t p = 0; p < 8 / bits; p++) {
                 for (uint32_t j = 0; j < 4; j++, to += PLEAT__TILE)
@@ -167,31 +146,27 @@ void pleat__quant_load_k_neon(const pleat__page_layout *layout, const uint8_t *p
     }
 }
 
-void pleat__quant_load_v_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
-    if (layout->format.rotated) {
-        pleat__levels_load_v(layout, page, tile, out);
-        return;
-    }
-    const uint32_t bits = layout->format.v_bits, d = layout->head_dim, per = 8 / bits;
-    const uint8_t *codes = page + layout->v_off + (uint64_t)tile * layout->v_tile_bytes;
-    if (bits == 32) {
-        memcpy(out, codes, layout->v_tile_bytes);
-        return;
-    }
-    if (bits == 16) {
-        widen_f16(codes, d * PLEAT__TILE, out);
-        return;
-    }
-    float meta[2 * PLEAT__TILE];
-    widen_f16(page + layout->v_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES, 2 * PLEAT__TILE, meta);
+void pleat__quant_load_k_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    pleat__quant_load_k(layout, page, tile, out, widen_f16, load_k_codes);
+}
+
+static inline void load_v_codes(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim,
+                                float *out) {
+    const uint32_t per = 8 / bits;
+    float scales[2 * PLEAT__TILE];
+    widen_f16(meta, 2 * PLEAT__TILE, scales);
     const uint32x4_t mask = vdupq_n_u32((1u << bits) - 1), flip = vdupq_n_u32(bits == 8 ? 0x80808080u : 0);
     for (uint32_t token = 0; token < PLEAT__TILE; token++) {
-        const uint32_t *from = (const uint32_t *)(const void *)(codes + token / (4 * per) * 4 * d);
+        const uint32_t *from = (const uint32_t *)(const void *)(codes + token / (4 * per) * 4 * head_dim);
         const uint32_t shift = 8 * (token % 4) + bits * (token / 4 % per);
-        const float32x4_t min = vdupq_n_f32(meta[PLEAT__TILE + token]);
-        for (uint32_t i = 0; i < d; i += LANES, out += LANES) {
+        const float32x4_t min = vdupq_n_f32(scales[PLEAT__TILE + token]);
+        for (uint32_t i = 0; i < head_dim; i += LANES, out += LANES) {
             const uint32x4_t words = veorq_u32(vld1q_u32(from + i), flip);
-            vst1q_f32(out, vfmaq_n_f32(min, code_at(words, shift, mask), meta[token]));
+            vst1q_f32(out, vfmaq_n_f32(min, code_at(words, shift, mask), scales[token]));
         }
     }
+}
+
+void pleat__quant_load_v_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    pleat__quant_load_v(layout, page, tile, out, widen_f16, load_v_codes);
 }

@@ -46,10 +46,6 @@ static inline __m256i codes_of(const float *x, __m256 min, __m256 inverse, __m25
 
 static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                            const float *x) {
-    if (bits == 32) {
-        pleat__put_key_f32(tile, head_dim, token, x);
-        return;
-    }
     if (bits == 16) {
         uint16_t *out = (uint16_t *)(void *)tile + token;
         for (uint32_t i = 0; i < head_dim; i += 8) {
@@ -75,10 +71,6 @@ static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_
 
 static inline void put_value(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                              const float *x) {
-    if (bits == 32) {
-        pleat__put_value_f32(tile, head_dim, token, x);
-        return;
-    }
     if (bits == 16) {
         uint16_t *out = (uint16_t *)(void *)tile + (size_t)token * head_dim;
         for (uint32_t i = 0; i < head_dim; i += 8)
@@ -124,25 +116,12 @@ static inline __m256 code_at(__m256i words, uint32_t shift, __m256i mask) {
     return _mm256_cvtepi32_ps(code);
 }
 
-void pleat__quant_load_k_avx2(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
-    if (layout->format.rotated) {
-        pleat__levels_load_k(layout, page, tile, out);
-        return;
-    }
-    const uint32_t bits = layout->format.k_bits;
-    const uint8_t *codes = page + layout->k_off + (uint64_t)tile * layout->k_tile_bytes;
-    if (bits == 32) {
-        memcpy(out, codes, layout->k_tile_bytes);
-        return;
-    }
-    if (bits == 16) {
-        widen_f16(codes, layout->head_dim * PLEAT__TILE, out);
-        return;
-    }
-    const uint8_t *meta = page + layout->k_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES;
+static inline void load_k_codes(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim,
+                                float *out) {
+    const uint32_t n_bytes = head_dim * PLEAT__TILE * bits / 8;
     const __m256 scale[2] = {load_f16(meta), load_f16(meta + 16)}, min[2] = {load_f16(meta + 32), load_f16(meta + 48)};
     const __m256i mask = _mm256_set1_epi32((1 << bits) - 1);
-    for (uint32_t at = 0; at < layout->k_tile_bytes; at += 64, out += 4 * (8 / bits) * PLEAT__TILE) {
+    for (uint32_t at = 0; at < n_bytes; at += 64, out += 4 * (8 / bits) * PLEAT__TILE) {
         for (uint32_t half = 0; half < 2; half++) { /* 8 tokens */
             const __m256i words = _mm256_load_si256((const __m256i *)(const void *)(codes + at + 32 * half));
             float *to = out + 8 * half;
@@ -155,33 +134,29 @@ void pleat__quant_load_k_avx2(const pleat__page_layout *layout, const uint8_t *p
     }
 }
 
-void pleat__quant_load_v_avx2(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
-    if (layout->format.rotated) {
-        pleat__levels_load_v(layout, page, tile, out);
-        return;
-    }
-    const uint32_t bits = layout->format.v_bits, d = layout->head_dim, per = 8 / bits;
-    const uint8_t *codes = page + layout->v_off + (uint64_t)tile * layout->v_tile_bytes;
-    if (bits == 32) {
-        memcpy(out, codes, layout->v_tile_bytes);
-        return;
-    }
-    if (bits == 16) {
-        widen_f16(codes, d * PLEAT__TILE, out);
-        return;
-    }
-    float meta[2 * PLEAT__TILE] __attribute__((aligned(32)));
-    widen_f16(page + layout->v_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES, 2 * PLEAT__TILE, meta);
+void pleat__quant_load_k_avx2(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    pleat__quant_load_k(layout, page, tile, out, widen_f16, load_k_codes);
+}
+
+static inline void load_v_codes(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim,
+                                float *out) {
+    const uint32_t per = 8 / bits;
+    float scales[2 * PLEAT__TILE] __attribute__((aligned(32)));
+    widen_f16(meta, 2 * PLEAT__TILE, scales);
     const __m256i mask = _mm256_set1_epi32((1 << bits) - 1);
     const __m256i flip = _mm256_set1_epi8(bits == 8 ? (char)0x80 : 0);
     for (uint32_t token = 0; token < PLEAT__TILE; token++) {
-        const uint8_t *from = codes + token / (4 * per) * 4 * d;
+        const uint8_t *from = codes + token / (4 * per) * 4 * head_dim;
         const uint32_t shift = 8 * (token % 4) + bits * (token / 4 % per);
-        const __m256 s = _mm256_set1_ps(meta[token]), m = _mm256_set1_ps(meta[PLEAT__TILE + token]);
-        for (uint32_t i = 0; i < d; i += 8, out += 8) {
+        const __m256 s = _mm256_set1_ps(scales[token]), m = _mm256_set1_ps(scales[PLEAT__TILE + token]);
+        for (uint32_t i = 0; i < head_dim; i += 8, out += 8) {
             const __m256i words =
                 _mm256_xor_si256(_mm256_load_si256((const __m256i *)(const void *)(from + 4 * i)), flip);
             _mm256_store_ps(out, _mm256_fmadd_ps(code_at(words, shift, mask), s, m));
         }
     }
+}
+
+void pleat__quant_load_v_avx2(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    pleat__quant_load_v(layout, page, tile, out, widen_f16, load_v_codes);
 }

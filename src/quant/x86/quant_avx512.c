@@ -38,10 +38,6 @@ static inline __m512i codes_of(const float *x, __m512 min, __m512 inverse, __m51
 
 static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                            const float *x) {
-    if (bits == 32) {
-        pleat__put_key_f32(tile, head_dim, token, x);
-        return;
-    }
     if (bits == 16) {
         uint16_t *out = (uint16_t *)(void *)tile + token;
         for (uint32_t i = 0; i < head_dim; i += 16) {
@@ -64,10 +60,6 @@ static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_
 
 static inline void put_value(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                              const float *x) {
-    if (bits == 32) {
-        pleat__put_value_f32(tile, head_dim, token, x);
-        return;
-    }
     if (bits == 16) {
         uint16_t *out = (uint16_t *)(void *)tile + (size_t)token * head_dim;
         for (uint32_t i = 0; i < head_dim; i += 16)
@@ -112,25 +104,12 @@ static inline __m512 code_at(__m512i words, uint32_t shift, __m512i mask) {
     return _mm512_cvtepi32_ps(code);
 }
 
-void pleat__quant_load_k_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
-    if (layout->format.rotated) {
-        pleat__levels_load_k(layout, page, tile, out);
-        return;
-    }
-    const uint32_t bits = layout->format.k_bits;
-    const uint8_t *codes = page + layout->k_off + (uint64_t)tile * layout->k_tile_bytes;
-    if (bits == 32) {
-        memcpy(out, codes, layout->k_tile_bytes);
-        return;
-    }
-    if (bits == 16) {
-        widen_f16(codes, layout->head_dim * PLEAT__TILE, out);
-        return;
-    }
-    const uint8_t *meta = page + layout->k_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES;
+static inline void load_k_codes(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim,
+                                float *out) {
+    const uint32_t n_bytes = head_dim * PLEAT__TILE * bits / 8;
     const __m512 scale = load_f16(meta), min = load_f16(meta + 32);
     const __m512i mask = _mm512_set1_epi32((1 << bits) - 1);
-    for (uint32_t at = 0; at < layout->k_tile_bytes; at += 64) {
+    for (uint32_t at = 0; at < n_bytes; at += 64) {
         const __m512i words = _mm512_load_si512(codes + at); /* element: token; byte j: dimensions 4p + j */
         for (uint32_t p = 0; p < 8 / bits; p++) {
             for (uint32_t j = 0; j < 4; j++, out += PLEAT__TILE)
@@ -139,34 +118,29 @@ void pleat__quant_load_k_avx512(const pleat__page_layout *layout, const uint8_t 
     }
 }
 
-void pleat__quant_load_v_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
-    if (layout->format.rotated) {
-        pleat__levels_load_v(layout, page, tile, out);
-        return;
-    }
-    const uint32_t bits = layout->format.v_bits, d = layout->head_dim, per = 8 / bits;
-    const uint8_t *codes = page + layout->v_off + (uint64_t)tile * layout->v_tile_bytes;
-    if (bits == 32) {
-        memcpy(out, codes, layout->v_tile_bytes);
-        return;
-    }
-    if (bits == 16) {
-        widen_f16(codes, d * PLEAT__TILE, out);
-        return;
-    }
-    const uint8_t *meta = page + layout->v_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES;
+void pleat__quant_load_k_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    pleat__quant_load_k(layout, page, tile, out, widen_f16, load_k_codes);
+}
+
+static inline void load_v_codes(const uint8_t *codes, const uint8_t *meta, uint32_t bits, uint32_t head_dim,
+                                float *out) {
+    const uint32_t per = 8 / bits;
     float scale[PLEAT__TILE], min[PLEAT__TILE];
     _mm512_storeu_ps(scale, load_f16(meta));
     _mm512_storeu_ps(min, load_f16(meta + 32));
     const __m512i mask = _mm512_set1_epi32((1 << bits) - 1);
     const __m512i flip = _mm512_set1_epi8(bits == 8 ? (char)0x80 : 0);
     for (uint32_t token = 0; token < PLEAT__TILE; token++) {
-        const uint8_t *from = codes + token / (4 * per) * 4 * d;
+        const uint8_t *from = codes + token / (4 * per) * 4 * head_dim;
         const uint32_t shift = 8 * (token % 4) + bits * (token / 4 % per);
         const __m512 s = _mm512_set1_ps(scale[token]), m = _mm512_set1_ps(min[token]);
-        for (uint32_t i = 0; i < d; i += 16, out += 16) {
+        for (uint32_t i = 0; i < head_dim; i += 16, out += 16) {
             const __m512i words = _mm512_xor_si512(_mm512_load_si512(from + 4 * i), flip);
             _mm512_store_ps(out, _mm512_fmadd_ps(code_at(words, shift, mask), s, m));
         }
     }
+}
+
+void pleat__quant_load_v_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    pleat__quant_load_v(layout, page, tile, out, widen_f16, load_v_codes);
 }
