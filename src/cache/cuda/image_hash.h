@@ -4,8 +4,8 @@
  *
  * XXH3 adds to eight numbers what the bytes of a block give, and stirs them before the next block.  What a block gives
  * hangs on its own bytes alone.  So a GPU sums all blocks at once, from its own copy of the bytes.  Then eight of its
- * threads go from block to block and stir: what that takes beside a link's time stands in docs/GPU.md, and a host that
- * others use took as long or longer.
+ * threads go from block to block and stir: what that takes beside a link's time stands in docs/GPU-KERNELS.md, and a
+ * host that others use took as long or longer.
  */
 #ifndef PLEAT_CACHE_CUDA_IMAGE_HASH_H
 #define PLEAT_CACHE_CUDA_IMAGE_HASH_H
