@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """What was asked of one GPU, measured on the one that is here: one table, of `pleat bench` and bench_images.
 
-    python3 bench/gpus.py [--build DIR] [--parts one,batch,...] [--rounds 1] [--peers FILE] [--commit TEXT] [--out FILE]
+    python3 bench/gpus.py [--build DIR] [--parts one,many32,...] [--rounds 1] [--peers FILE] [--commit TEXT] [--out FILE]
                           [--json FILE]
 
 Each line has a figure, what it is divided by, their ratio and what was asked.  A figure is of a model of Llama-3-8B's
@@ -11,8 +11,8 @@ rounds, least and most beside.  --json has all figures, commands and what the ca
 nvidia-smi, once a second; medians of the samples that have four fifths of the most power or more.
 
     one        one sequence, empty and behind 8128 tokens, weights in four types
-    batch      32 sequences behind 8128 tokens and 128 behind 960, F16 weights
-    weights    the same with weights of 8 and 4 bits
+    many32, many128      32 sequences behind 8128 tokens, 128 behind 960, F16 weights
+    types32, types128    the same with weights of 8 and 4 bits
     prompts    2048 to 32768 tokens, whole and in parts, with leankv's scoring and without
     attn       attention and a layer's whole step, 32 sequences of 8192 tokens
     codec      attention's products with Huffman-coded keys and values, over cuBLAS's with f16
@@ -175,15 +175,22 @@ def many(bench, weights, n, depth, kvs):
         yield f"{n} behind {'8k' if depth > 8000 else '1k'}, {weights}, {kv}", "tokens/s", speed
 
 
-def batch(bench):
-    yield from many(bench, "F16", 128, 960, ("f16", "k8v4"))
+def many32(bench):
     yield from many(bench, "F16", 32, 8128, ("f16", "k8v4", LEANKV, f"{LEANKV},every=8"))
 
 
-def weights(bench):
-    for name in ("Q8_0", "Q4_0"):
-        yield from many(bench, name, 128, 960, ("k8v4",))
-        yield from many(bench, name, 32, 8128, ("k8v4",))
+def many128(bench):
+    yield from many(bench, "F16", 128, 960, ("f16", "k8v4"))
+
+
+def types32(bench):
+    for weights in ("Q8_0", "Q4_0"):
+        yield from many(bench, weights, 32, 8128, ("k8v4",))
+
+
+def types128(bench):
+    for weights in ("Q8_0", "Q4_0"):
+        yield from many(bench, weights, 128, 960, ("k8v4",))
 
 
 def prompts(bench):
@@ -294,7 +301,8 @@ def pool64(bench):
                         "--requests", "3000", "--warmup", "1", "--seconds", "6")
 
 
-PARTS = {f.__name__: f for f in (one, batch, weights, prompts, attn, codec, images, serving, reclaim, pool4, pool16, pool64)}
+PARTS = {f.__name__: f for f in (one, many32, many128, types32, types128, prompts, attn, codec, images, serving, reclaim,
+                                      pool4, pool16, pool64)}
 
 
 # ---- the card -------------------------------------------------------------------------------------
@@ -375,6 +383,7 @@ def measure(bench, options, found, cards):
                 try:
                     for line, unit, value in PARTS[part](bench):
                         found.setdefault(line, Line(part, unit)).values.append(value)
+                        write(bench, options, found, cards, failed)
                 except Failed as error:
                     failed.append(f"{part}: {error}")
                     print(f"gpus.py: {part}: {error}", file=sys.stderr)
@@ -404,7 +413,7 @@ def cells(found, peers, name, line):
     if not base or not value:
         return text, f"{asked.base}: not measured", "", f">= {asked.least:.3g}", ""
     ratio = base / value if line.unit in TIMES else value / base
-    return (text, f"{asked.base}: {number(base)}", f"{ratio:.3f}", f">= {asked.least:.3g}",
+    return (text, f"{asked.base}: {number(base)}", f"{ratio:.4f}", f">= {asked.least:.3g}",
             "held" if ratio >= asked.least else "**missed**")
 
 
