@@ -125,7 +125,7 @@ static int restore(image_options *o, const image_file *f, loaded *l) {
     pleat_engine_options opt = load_engine_options(&o->load, l, parsed, 1, f->head.n_tokens, 0);
     opt.page_tokens = f->head.page_tokens;
     code = load_engine_with(l, &opt, &engine);
-    if (code == CLI_OK) code = image_file_wanted(engine, l->stats, spec, &wanted);
+    if (code == CLI_OK) code = image_file_wanted(engine, spec, &wanted);
     if (code == CLI_OK) {
         wanted.salt = f->head.salt;
         wanted.n_salt = f->head.n_salt;

@@ -83,7 +83,7 @@ int prompt_cache_take(run *r, prompt_cache *p) {
     pleat_error err;
     image_file f;
     if (access(path, F_OK) != 0) return CLI_OK;
-    if (image_file_wanted(r->engine, r->l.stats, r->o->load.kv.text[0], &wanted) != CLI_OK) return CLI_FAILED;
+    if (image_file_wanted(r->engine, r->o->load.kv.text[0], &wanted) != CLI_OK) return CLI_FAILED;
     const pleat_status status = image_file_open(&f, path, &err);
     if (status != PLEAT_OK) return refuse(path, status, &err);
     const int code = is_of_use(r, &f, &wanted) ? restore(r, &f, p) : CLI_OK;
@@ -95,7 +95,7 @@ int prompt_cache_take(run *r, prompt_cache *p) {
 
 int prompt_cache_write(const run *r, const prompt_cache *p) {
     pleat_image_head head;
-    if (image_file_wanted(r->engine, r->l.stats, r->o->load.kv.text[0], &head) != CLI_OK) return CLI_FAILED;
+    if (image_file_wanted(r->engine, r->o->load.kv.text[0], &head) != CLI_OK) return CLI_FAILED;
     head.tokens = r->prompt;
     head.n_tokens = r->n_prompt - 1;
     head.steps = p->steps;

@@ -36,6 +36,7 @@
 #define PLEAT_ENGINE_H
 
 #include "pleat/cache.h"
+#include "pleat/image.h"
 #include "pleat/model.h"
 
 #ifdef __cplusplus
@@ -156,6 +157,11 @@ PLEAT_API void pleat_engine_expect_images(pleat_engine *engine, uint64_t n_bytes
 /* Pages that a fork of the sequence takes at once: those that it cannot share.  0 on the CPU, where they are copied when
  * one of both writes them. */
 PLEAT_API uint64_t pleat_engine_fork_pages(const pleat_engine *engine, pleat_seq seq);
+
+/* What the head of a file says of each of the engine's sequences (pleat/image.h): model, statistics where the spec takes
+ * some, shape and page tokens.  Spec, salt, tokens, steps and body are the caller's to say.  PLEAT_E_ARG, or
+ * pleat_model_fingerprint()'s error. */
+PLEAT_API pleat_status pleat_engine_image_head(const pleat_engine *engine, pleat_image_head *out);
 
 /* The engine's cache, for the calls of cache.h that take a const one.  Lives as long as the engine.  NULL on a GPU. */
 PLEAT_API const pleat_cache *pleat_engine_cache(const pleat_engine *engine);

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/internal.h"
+#include "pleat/stats.h"
 
 #define DEFAULT_CHUNK_TOKENS 512u
 #define DEFAULT_ACTIVATION_BITS 16u
@@ -170,6 +171,22 @@ void *pleat_engine_take_image(pleat_engine *e, uint64_t n_bytes) {
 
 void pleat_engine_drop_image(pleat_engine *e, void *image, uint64_t n_bytes) {
     if (e && image) e->ops->drop_image(e, image, n_bytes);
+}
+
+pleat_status pleat_engine_image_head(const pleat_engine *e, pleat_image_head *out) {
+    if (!e || !out) return PLEAT_E_ARG;
+    pleat_image_head head;
+    pleat_image_head_default(&head);
+    PLEAT_TRY(pleat_model_fingerprint(e->model, head.model));
+    if (pleat_spec_takes_stats(&e->opt.spec))
+        memcpy(head.profile, pleat_stats_fingerprint(e->opt.stats), PLEAT_FINGERPRINT_CAP);
+    head.n_layers = e->info.n_layers;
+    head.n_q_heads = e->info.n_q_heads;
+    head.n_kv_heads = e->info.n_kv_heads;
+    head.head_dim = e->info.head_dim;
+    head.page_tokens = e->opt.page_tokens;
+    *out = head;
+    return PLEAT_OK;
 }
 
 const pleat_cache *pleat_engine_cache(const pleat_engine *e) { return e ? e->cache : NULL; }

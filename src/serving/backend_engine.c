@@ -9,7 +9,6 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "pleat/stats.h"
 #include "serving/backend.h"
 
 typedef struct engine_backend {
@@ -121,20 +120,7 @@ static pleat_status backend_restore(void *ctx, const pleat__image *image, pleat_
 
 static pleat_status backend_describe(void *ctx, pleat_image_head *out) {
     const engine_backend *b = ctx;
-    const pleat_model *model = pleat_engine_model(b->engine);
-    pleat_engine_options o;
-    pleat_model_info info;
-    pleat_engine_get_options(b->engine, &o);
-    pleat_model_get_info(model, &info);
-    pleat_image_head_default(out);
-    PLEAT_TRY(pleat_model_fingerprint(model, out->model));
-    if (o.stats) memcpy(out->profile, pleat_stats_fingerprint(o.stats), PLEAT_FINGERPRINT_CAP);
-    out->n_layers = info.n_layers;
-    out->n_q_heads = info.n_q_heads;
-    out->n_kv_heads = info.n_kv_heads;
-    out->head_dim = info.head_dim;
-    out->page_tokens = o.page_tokens;
-    return PLEAT_OK;
+    return pleat_engine_image_head(b->engine, out);
 }
 
 static pleat_status backend_save_into(void *ctx, pleat_seq seq, void *data, uint64_t n_bytes) {

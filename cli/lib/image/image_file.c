@@ -53,24 +53,11 @@ void image_file_close(image_file *f) {
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-int image_file_wanted(const pleat_engine *engine, const pleat_stats *stats, const char *spec,
-                      pleat_image_head *wanted) {
-    const pleat_model *model = pleat_engine_model(engine);
-    pleat_engine_options opt;
-    pleat_model_info info;
-    pleat_image_head_default(wanted);
-    pleat_engine_get_options(engine, &opt);
-    pleat_model_get_info(model, &info);
-    const pleat_status status = pleat_model_fingerprint(model, wanted->model);
+int image_file_wanted(const pleat_engine *engine, const char *spec, pleat_image_head *wanted) {
+    const pleat_status status = pleat_engine_image_head(engine, wanted);
     if (status != PLEAT_OK) return cli_fail("cannot tell the model's fingerprint", status, NULL);
-    snprintf(wanted->profile, sizeof wanted->profile, "%s", pleat_stats_fingerprint(stats));
     wanted->spec = spec;
     wanted->n_spec = (uint32_t)strlen(spec);
-    wanted->n_layers = info.n_layers;
-    wanted->n_q_heads = info.n_q_heads;
-    wanted->n_kv_heads = info.n_kv_heads;
-    wanted->head_dim = info.head_dim;
-    wanted->page_tokens = opt.page_tokens;
     return CLI_OK;
 }
 

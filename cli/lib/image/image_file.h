@@ -22,7 +22,7 @@ void image_file_close(image_file *f);
 
 /* What a file must be of that a cache of this engine may restore: all of a head but tokens, steps and body.  `spec` is the
  * text of the engine's.  CLI_OK, or CLI_FAILED after a message. */
-int image_file_wanted(const pleat_engine *engine, const pleat_stats *stats, const char *spec, pleat_image_head *wanted);
+int image_file_wanted(const pleat_engine *engine, const char *spec, pleat_image_head *wanted);
 
 /* Save the sequence, whose tokens and steps stand in *head with all that image_file_wanted() gives.  CLI_OK, or
  * CLI_FAILED after a message, and the file is as it was. */

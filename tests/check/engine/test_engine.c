@@ -95,6 +95,36 @@ static void test_misuse(void) {
     free(logits);
 }
 
+/* A file's head names the statistics where the spec is made with them, also in an engine that has some for nothing. */
+static void test_image_heads(void) {
+    static const char *const specs[] = {"rd", "k8v4"};
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    pleat_image_head head;
+    pleat_stats *stats = NULL;
+    char fingerprint[PLEAT_FINGERPRINT_CAP];
+    CHECK_STATUS(pleat_stats_load("models/pleat-28m-q8_0.stats", NULL, &stats, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_model_fingerprint(model, fingerprint), PLEAT_OK);
+    for (uint32_t i = 0; i < CHECK_COUNT(specs); i++) {
+        pleat_engine_options opt = options_of(specs[i], 1, 64);
+        pleat_engine *engine = NULL;
+        opt.stats = stats;
+        opt.page_tokens = i ? 48 : 0;
+        check_context("%s", specs[i]);
+        CHECK_STATUS(pleat_engine_create(model, &opt, &engine, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_engine_image_head(engine, &head), PLEAT_OK);
+        CHECK_EQ_STR(head.model, fingerprint);
+        CHECK_EQ_STR(head.profile, i ? "" : pleat_stats_fingerprint(stats));
+        CHECK(head.n_layers == 8 && head.n_q_heads == 8 && head.n_kv_heads == 4 && head.head_dim == 64);
+        CHECK_EQ_U64(head.page_tokens, i ? 48 : pleat_cache_page_tokens(pleat_engine_cache(engine)));
+        CHECK(head.size_bytes == sizeof head && !head.spec && !head.tokens);
+        CHECK_STATUS(pleat_engine_image_head(engine, NULL), PLEAT_E_ARG);
+        pleat_engine_destroy(&engine);
+    }
+    CHECK_STATUS(pleat_engine_image_head(NULL, &head), PLEAT_E_ARG);
+    pleat_stats_destroy(&stats);
+    pleat_model_destroy(&model);
+}
+
 static void test_full_pool_is_flow_control(void) {
     pleat_model *model = model_of(REFERENCE_MODEL);
     pleat_engine_options opt = options_of("k8v4", 2, 64);
@@ -539,6 +569,7 @@ static void test_activation_bits_are_refused(void) {
 static const check_test tests[] = {
     {"limits_name_both_numbers", test_limits_name_both_numbers},
     {"misuse", test_misuse},
+    {"image_heads", test_image_heads},
     {"full_pool_is_flow_control", test_full_pool_is_flow_control},
     {"damaged_weights", test_damaged_weights},
     {"weights_that_are_not_finite", test_weights_that_are_not_finite},
