@@ -155,6 +155,8 @@ static int open_model(const load_options *o, loaded *l) {
     if (status != PLEAT_OK) return cli_fail(o->model, status, &err);
     l->load_ms = (measure_now_s() - start_s) * 1e3;
     pleat_model_get_info(l->model, &l->info);
+    if (l->info.window) l->windows = cli_alloc(l->info.n_layers, sizeof *l->windows);
+    for (uint32_t i = 0; l->windows && i < l->info.n_layers; i++) l->windows[i] = pleat_model_layer_window(l->model, i);
     return CLI_OK;
 }
 
@@ -178,6 +180,8 @@ void load_release(loaded *l) {
     pleat_workers_destroy(&l->workers);
     free(l->shipped);
     l->shipped = NULL;
+    free(l->windows);
+    l->windows = NULL;
     pleat_stats_destroy(&l->stats);
     pleat_model_destroy(&l->model);
 }
@@ -259,22 +263,23 @@ int load_engine(const load_options *o, const loaded *l, pleat_spec spec, uint32_
     return load_engine_with(l, &opt, out);
 }
 
-uint64_t load_pool_bytes(const loaded *l, const pleat_engine_options *opt, uint32_t n) {
-    const pleat_model_info *info = &l->info;
+pleat_cache_options load_cache_options(const loaded *l, const pleat_engine_options *opt) {
     pleat_cache_options cache;
     pleat_cache_options_default(&cache);
-    uint32_t *windows = cli_alloc(info->n_layers, sizeof *windows);
-    for (uint32_t i = 0; i < info->n_layers; i++) windows[i] = pleat_model_layer_window(l->model, i);
     cache.spec = opt->spec;
-    cache.n_layers = info->n_layers;
-    cache.n_kv_heads = info->n_kv_heads;
-    cache.n_q_heads = info->n_q_heads;
-    cache.head_dim = info->head_dim;
+    cache.n_layers = l->info.n_layers;
+    cache.n_kv_heads = l->info.n_kv_heads;
+    cache.n_q_heads = l->info.n_q_heads;
+    cache.head_dim = l->info.head_dim;
     cache.page_tokens = opt->page_tokens;
     cache.max_tokens = opt->max_tokens;
-    if (info->window) cache.windows = windows;
+    cache.windows = l->windows;
+    return cache;
+}
+
+uint64_t load_pool_bytes(const loaded *l, const pleat_engine_options *opt, uint32_t n) {
+    const pleat_cache_options cache = load_cache_options(l, opt);
     const uint64_t n_bytes = pleat_cache_bytes_for(&cache, opt->max_tokens, opt->max_tokens);
-    free(windows);
     return n_bytes > UINT64_MAX / n ? UINT64_MAX : n * n_bytes;
 }
 

@@ -75,6 +75,7 @@ typedef struct loaded {
     uint32_t device;    /* which GPU */
     pleat_model *model;
     pleat_model_info info;
+    uint32_t *windows; /* [info.n_layers] the model's; NULL: no layer has one */
     pleat_workers *workers;
     double load_ms;
     char *shipped;      /* path of a profile beside the model, if a bare leankv was asked for; else NULL */
@@ -120,6 +121,9 @@ int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_eng
 
 /* The text of the spec that `auto` has become in the engine's cache; NULL where the spec is another. */
 const char *load_choice(const pleat_engine *engine, char buf[PLEAT_SPEC_TEXT_CAP]);
+
+/* The cache on the CPU that an engine of these options will have, as far as its bytes and traits ask.  Points into *l. */
+pleat_cache_options load_cache_options(const loaded *l, const pleat_engine_options *opt);
 
 /* Bytes of pages for n sequences of opt->max_tokens, every token of the spec's most precise format: at most UINT64_MAX.
  * 0 for a cache that the engine will refuse. */

@@ -135,7 +135,7 @@ static int begin_talk(chat *c) {
 
 /* How many marks are worth their bytes (chat_turn.c).  A GPU makes no forks. */
 static uint32_t count_marks(const run *r, const pleat_cache_traits *traits) {
-    if (r->l.n_devices || traits->has_policy || r->l.info.window || traits->unshared_tokens == UINT32_MAX) return 0;
+    if (r->l.n_devices || traits->has_policy || traits->unshared_tokens == UINT32_MAX) return 0;
     return r->o->load.kv.spec[0].compressor == PLEAT_COMPRESSOR_NONE ? HELD_MARKS : 1;
 }
 
@@ -143,10 +143,9 @@ static uint32_t count_marks(const run *r, const pleat_cache_traits *traits) {
 static int make_engine(chat *c) {
     run *r = c->r;
     const run_options *o = r->o;
-    pleat_cache_options cache;
-    pleat_cache_traits traits;
     pleat_engine_options opt = load_engine_options(&o->load, &r->l, o->load.kv.spec[0], 1, r->n_ctx, 0);
-    run_cache_options(r, &opt, &cache, &traits);
+    const pleat_cache_options cache = load_cache_options(&r->l, &opt);
+    const pleat_cache_traits traits = run_traits(&cache);
     c->max_marks = count_marks(r, &traits);
     if (c->max_marks) {
         const uint32_t own = traits.unshared_tokens < opt.max_tokens ? traits.unshared_tokens : opt.max_tokens;

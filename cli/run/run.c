@@ -133,10 +133,9 @@ static int fit_context(run *r) {
  * generates and for pages of the prompt that do not stay shared; where a step takes fresh pages for all that stays, for
  * as many again. */
 static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
-    pleat_cache_traits traits;
-    pleat_cache_options cache;
-    run_cache_options(r, engine, &cache, &traits);
-    const int is_shared = !r->l.info.window && traits.unshared_tokens <= r->n_prompt;
+    const pleat_cache_options cache = load_cache_options(&r->l, engine);
+    const pleat_cache_traits traits = run_traits(&cache);
+    const int is_shared = traits.unshared_tokens <= r->n_prompt;
     const uint32_t own = r->max_new + (is_shared ? traits.unshared_tokens : r->n_prompt);
     const uint32_t n_own = traits.takes_fresh ? 2 * r->n_seqs : r->n_seqs;
     return pleat_cache_bytes_for(&cache, r->n_prompt, engine->max_tokens) +

@@ -96,9 +96,8 @@ int run_fit_ctx(run *r);
 /* What --temp and its kin ask for. */
 pleat_sampler_options run_sampling(const run_options *o);
 
-/* The cache that an engine will have, and its traits. */
-void run_cache_options(const run *r, const pleat_engine_options *engine, pleat_cache_options *cache,
-                       pleat_cache_traits *traits);
+/* The traits of this cache. */
+pleat_cache_traits run_traits(const pleat_cache_options *cache);
 
 /* Tokens of a text in chat form (load_form()), or of one's rest where its beginning has become tokens already.  The caller frees *ids. */
 int run_form_tokens(const loaded *l, const char *text, size_t n, int is_begun, pleat_token **ids, uint32_t *n_ids);

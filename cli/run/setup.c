@@ -44,18 +44,10 @@ pleat_sampler_options run_sampling(const run_options *o) {
     return sampling;
 }
 
-void run_cache_options(const run *r, const pleat_engine_options *engine, pleat_cache_options *cache,
-                       pleat_cache_traits *traits) {
-    const pleat_model_info *model = &r->l.info;
-    *traits = (pleat_cache_traits){.size_bytes = sizeof *traits, .unshared_tokens = UINT32_MAX};
-    pleat_cache_options_default(cache);
-    cache->spec = engine->spec;
-    cache->n_layers = model->n_layers;
-    cache->n_kv_heads = model->n_kv_heads;
-    cache->n_q_heads = model->n_q_heads;
-    cache->head_dim = model->head_dim;
-    cache->max_tokens = engine->max_tokens;
-    (void)pleat_cache_traits_for(cache, traits, NULL); /* the engine will say what is wrong with the options */
+pleat_cache_traits run_traits(const pleat_cache_options *cache) {
+    pleat_cache_traits traits = {.size_bytes = sizeof traits, .unshared_tokens = UINT32_MAX};
+    (void)pleat_cache_traits_for(cache, &traits, NULL); /* the engine will say what is wrong with the options */
+    return traits;
 }
 
 /* ---- the model's chat form --------------------------------------------------------------------- */
