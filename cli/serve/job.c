@@ -2,7 +2,7 @@
  *
  * job.c: see job.h.
  */
-#include "job.h"
+#include "job_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,63 +11,11 @@
 
 #include "cli/lib/common.h"
 #include "cli/lib/measure.h"
-#include "reply.h"
 
 enum { PLACE_BITS = 16, PROMPT_BITS = 8 };
-#define TOKEN_NS 1e6           /* of computing a token, for the worth of what is stored */
-enum { ECHOED_MAX = 1 << 21 }; /* logprobs of prompts in all jobs, of about 400 bytes as JSON in memory each */
+#define TOKEN_NS 1e6 /* of computing a token, for the worth of what is stored */
 _Static_assert(PARAMS_PROMPTS_MAX <= 1 << PROMPT_BITS, "a prompt's number fits in a tag");
 _Static_assert(sizeof(void *) >= sizeof(uint64_t), "a tag fits in a request's user pointer");
-
-typedef struct choice {
-    pleat_request_id id;
-    int is_open, has_begun; /* has_begun: a note of it has come */
-    char *text;             /* [n_text] so far, where it is not streamed or the conversation is kept */
-    size_t n_text, text_cap;
-    calls *calls; /* takes tool calls out of its text; NULL: there are no tools, or the model writes none */
-    uint32_t n_calls;
-    json_t *tool_calls; /* so far, as the text; NULL: none */
-    json_t *logprobs;   /* so far, or since the last event of a stream; NULL: not wanted */
-    uint64_t n_characters;
-    uint32_t n_tokens; /* chosen so far */
-    pleat_finish finish;
-    double last_s; /* when its last token came */
-} choice;
-
-typedef struct source {
-    char *text; /* [n_text] for echo; NULL: none */
-    size_t n_text;
-    uint32_t n_tokens, n_predict; /* of the prompt, and at most of each answer */
-    int is_string;                /* special tokens do not stand in text but where the string spells them out */
-} source;
-
-struct job {
-    connection_work work; /* first */
-    server *s;
-    connection *c;
-    json_t *body; /* params point into it; NULL once all is posted, and nothing of them that does is read */
-    params p;
-    const key_terms *terms; /* of its key; NULL: none */
-    uint64_t who;           /* has asked (places.h) */
-    uint32_t n_places;      /* that its texts hold */
-    const served *served;   /* its KV spec */
-    char salt[JOB_SALT_CAP];
-    json_t *tools;            /* p.tools, for longer than the body */
-    conversation_draft draft; /* of p.messages, where the conversation is kept; text NULL: it is not */
-    char *before, *behind;    /* of the arguments of a call that is forced (calls_frame); NULL: none is */
-    uint64_t tag;             /* less the prompt's number */
-    char id[48];
-    char *event_head; /* [n_event_head] of its events, up to their choices; NULL: none has been sent */
-    size_t n_event_head;
-    int64_t created_s;
-    double start_s;
-    uint32_t n_prompts, n_open;
-    choice *choices;     /* [n_prompts][p.n] */
-    source *sources;     /* [n_prompts] */
-    reply_counts counts; /* of the texts that have ended */
-    uint64_t n_echoed;   /* part of s->n_echoed */
-    pleat_status failed; /* why a text could not go on; PLEAT_OK: all could */
-};
 
 /* ---- its memory ------------------------------------------------------------------------------------------------------- */
 
@@ -121,125 +69,11 @@ static uint64_t who_asks(const job *j) {
     return j->terms->tenant > 0 ? j->terms->tenant : TENANTS_MAX + (uint64_t)(j->terms - keys->terms);
 }
 
-/* ---- chunks and whole answers ------------------------------------------------------------------------------------------- */
-
-static json_t *frame(const job *j, int is_chunk, json_t *choices) {
-    const char *object = !j->p.is_chat ? "text_completion" : is_chunk ? "chat.completion.chunk" : "chat.completion";
-    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", j->id, "object", object, "created", (json_int_t)j->created_s,
-                     "model", j->s->name, "choices", choices);
-}
-
-static json_t *taken_logprobs(choice *ch, int is_chat) {
-    json_t *logprobs = ch->logprobs;
-    ch->logprobs = logprobs ? (is_chat ? json_array() : reply_logprobs()) : NULL;
-    if (!logprobs) return json_null();
-    return is_chat ? json_pack("{s:o}", "content", logprobs) : logprobs;
-}
-
-static void send_json(job *j, json_t *object) {
-    size_t n;
-    char *text = reply_dump(object, &n);
-    connection_send(j->c, text, n);
-    free(text);
-}
-
-/* The event of one choice; delta and logprobs are taken.  finish NULL: it goes on. */
-static json_t *choice_event(const job *j, uint32_t i, json_t *delta, json_t *logprobs, const char *finish) {
-    json_t *one = json_pack("{s:i, s:o, s:o, s:o}", "index", (int)i, j->p.is_chat ? "delta" : "text", delta, "logprobs",
-                            logprobs, "finish_reason", finish ? json_string(finish) : json_null());
-    return frame(j, 1, json_pack("[o]", one));
-}
-
-static void send_choice(job *j, uint32_t i, json_t *delta, const char *finish) {
-    json_t *event = choice_event(j, i, delta, taken_logprobs(&j->choices[i], j->p.is_chat), finish);
-    if (finish && j->n_open == 0 && !j->p.wants_usage) json_object_set_new(event, "timings", reply_timings(&j->counts));
-    send_json(j, event);
-}
-
-/* send_choice() of a text alone, which is what nearly all events are: the same bytes, and no tree of JSON for each. */
-static void send_plain(job *j, uint32_t i, const char *text, size_t n) {
-    static const char after[] = "\"logprobs\":null,\"finish_reason\":null}]}";
-    size_t n_quoted;
-    if (!j->event_head) {
-        j->event_head = reply_dump(frame(j, 1, json_array()), &j->n_event_head);
-        j->n_event_head -= 2; /* ]} */
-    }
-    char *quoted = reply_dump(json_stringn(text, n), &n_quoted);
-    char *event = cli_alloc(j->n_event_head + n_quoted + sizeof after + 64, 1);
-    const int n_event = sprintf(
-        event, j->p.is_chat ? "%.*s{\"index\":%u,\"delta\":{\"content\":%s},%s" : "%.*s{\"index\":%u,\"text\":%s,%s",
-        (int)j->n_event_head, j->event_head, i, quoted, after);
-    connection_send(j->c, event, (size_t)n_event);
-    free(event);
-    free(quoted);
-}
-
-static void send_piece(job *j, uint32_t i, const char *text, size_t n, const char *finish) {
-    if (n && !finish && !j->choices[i].logprobs) {
-        send_plain(j, i, text, n);
-        return;
-    }
-    json_t *piece = json_stringn(n ? text : "", n);
-    if (j->p.is_chat) piece = n || !finish ? json_pack("{s:o}", "content", piece) : (json_decref(piece), json_object());
-    send_choice(j, i, piece, finish);
-}
-
-/* An event without text: how far a choice's prompt has been read. */
-static void send_progress(job *j, uint32_t i, const pleat_serving_event *e) {
-    json_t *event = choice_event(j, i, j->p.is_chat ? json_object() : json_string(""), json_null(), NULL);
-    json_object_set_new(event, "prompt_progress", reply_progress(&e->stats, e->n_read));
-    send_json(j, event);
-}
-
-static void add_usage(const job *j, json_t *answer) {
-    json_object_set_new(answer, "usage", reply_usage(&j->counts, j->served->kv));
-    json_object_set_new(answer, "timings", reply_timings(&j->counts));
-}
-
-static void end_stream(job *j) {
-    if (j->p.wants_usage) {
-        json_t *last = frame(j, 1, json_array());
-        add_usage(j, last);
-        send_json(j, last);
-    }
-    connection_send(j->c, "[DONE]", 6);
-    connection_end_stream(j->c);
-}
-
-/* The word of a text's end. */
-static const char *finish_word(const choice *ch) {
-    const int ended = ch->finish == PLEAT_FINISH_END || ch->finish == PLEAT_FINISH_STOP;
-    return ended && ch->n_calls > 0 ? "tool_calls" : reply_finish(ch->finish);
-}
-
-/* What a choice has said: a message, or a completion's text. */
-static json_t *said(const job *j, const choice *ch) {
-    json_t *text = ch->tool_calls && ch->n_text == 0 ? json_null() : json_stringn(ch->text ? ch->text : "", ch->n_text);
-    if (j->p.is_chat) text = json_pack("{s:s, s:o}", "role", "assistant", "content", text);
-    if (ch->tool_calls) json_object_set(text, "tool_calls", ch->tool_calls);
-    return text;
-}
-
-static json_t *whole_choice(job *j, uint32_t i) {
-    choice *ch = &j->choices[i];
-    json_t *text = said(j, ch);
-    return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, j->p.is_chat ? "message" : "text", text, "logprobs",
-                     taken_logprobs(ch, j->p.is_chat), "finish_reason", finish_word(ch));
-}
-
-static void answer_whole(job *j) {
-    json_t *choices = json_array();
-    for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) json_array_append_new(choices, whole_choice(j, i));
-    json_t *answer = frame(j, 0, choices);
-    add_usage(j, answer);
-    reply_send(j->c, 200, answer);
-}
-
 /* Its messages and the answer, for a request that names its id. */
 static void keep_conversation(const job *j) {
     size_t n_said;
     const double n_tokens = (double)(j->counts.n_prompt + j->counts.n_generated);
-    char *answer = reply_dump(said(j, &j->choices[0]), &n_said);
+    char *answer = reply_dump(job_said(j, &j->choices[0]), &n_said);
     conversations_keep(j->s->conversations, j->salt, j->id, &j->draft, answer, n_said, n_tokens * TOKEN_NS);
     free(answer);
 }
@@ -249,13 +83,13 @@ static void finish_job(job *j) {
     connection_set_work(j->c, NULL);
     if (j->draft.text && j->failed == PLEAT_OK) keep_conversation(j);
     if (j->p.streams)
-        end_stream(j);
+        job_end_stream(j);
     else if (j->failed == PLEAT_E_LIMIT)
         reply_refuse(j->c, 503, "", "there is no room for it beside what is pinned now");
     else if (j->failed != PLEAT_OK)
         reply_refuse(j->c, 500, "", "the model's numbers came out as no numbers, or the memory ran out");
     else
-        answer_whole(j);
+        job_answer_whole(j);
     release(j);
 }
 
@@ -325,7 +159,7 @@ static void put_call(job *j, uint32_t i, const calls_piece *piece) {
     }
     if (j->p.streams) {
         json_object_set_new(call, "index", json_integer(ch->n_calls));
-        send_choice(j, i, json_pack("{s:[O]}", "tool_calls", call), NULL);
+        job_send_choice(j, i, json_pack("{s:[O]}", "tool_calls", call), NULL);
     }
     json_decref(call);
     ch->n_calls++;
@@ -341,7 +175,7 @@ static void put_said(job *j, uint32_t i, const char *text, size_t n, int is_over
     while (calls_next(ch->calls, &piece)) {
         if (!piece.text) put_call(j, i, &piece);
         if (piece.text && gathers(j)) append(ch, piece.text, piece.n_text);
-        if (piece.text && j->p.streams) send_piece(j, i, piece.text, piece.n_text, NULL);
+        if (piece.text && j->p.streams) job_send_piece(j, i, piece.text, piece.n_text, NULL);
     }
 }
 
@@ -355,9 +189,9 @@ static void put_text(job *j, uint32_t i, const pleat_serving_event *e, const cha
     if (gathers(j)) append(ch, text, n);
     if (!j->p.streams) return;
     if (e->finish == PLEAT_FINISH_FAILED)
-        send_json(j, reply_error(500, "", "the text cannot go on: numbers that are none, or no memory"));
+        job_send_json(j, reply_error(500, "", "the text cannot go on: numbers that are none, or no memory"));
     else if (has_news(j, ch, n) || is_over)
-        send_piece(j, i, text, n, is_over ? finish_word(ch) : NULL);
+        job_send_piece(j, i, text, n, is_over ? job_finish_word(ch) : NULL);
 }
 
 static void count_end(job *j, choice *ch, const pleat_serving_event *e) {
@@ -395,7 +229,7 @@ void job_note(server *s, const note *n) {
     pleat_serving_event e = n->event;
     if (!ch->is_open) return;
     if (e.is_progress) {
-        send_progress(j, i, &e);
+        job_send_progress(j, i, &e);
         return;
     }
     measure(j, ch, n);
@@ -418,150 +252,6 @@ void job_note(server *s, const note *n) {
 
 /* ---- the beginning -------------------------------------------------------------------------------------------------------- */
 
-/* The i-th prompt's tokens. */
-static int read_prompt(job *j, uint32_t i, pleat_token **ids, uint32_t *n, refusal *why) {
-    const params *p = &j->p;
-    source *from = &j->sources[i];
-    const chat_ask ask = {.messages = p->messages,
-                          .tools = p->tools,
-                          .template_args = p->template_args,
-                          .begun = j->before,
-                          .is_unprompted = p->is_unprompted,
-                          .goes_on = p->goes_on};
-    if (p->is_chat) return job_chat_tokens(j->s, &ask, ids, n, why);
-    json_t *prompt = params_prompt(p->prompt, i);
-    if (!json_is_string(prompt)) {
-        if (params_ids(prompt, ids, n, why) != 0) return -1;
-        if (job_check_ids(j->s, *ids, *n, why) != 0) return -1;
-        if (p->echoes) from->text = job_text(j->s, *ids, *n, &from->n_text);
-        return 0;
-    }
-    const char *text = json_string_value(prompt);
-    const size_t n_text = json_string_length(prompt);
-    from->is_string = 1;
-    const uint32_t flags =
-        (p->adds_special ? PLEAT_TOKENIZE_ADD_BOS : 0) | (j->s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
-    if (p->echoes) {
-        from->text = cli_copy(text, n_text);
-        from->n_text = n_text;
-    }
-    return job_tokens(j->s, text, n_text, flags, ids, n, why);
-}
-
-/* Does it fit in the context?  *n_predict: tokens to generate. */
-static int fit(const job *j, uint32_t n_prompt, uint32_t *n_predict, refusal *why) {
-    const uint32_t n_ctx = j->s->n_ctx;
-    if (n_prompt == 0)
-        return params_refuse(why, 400, "prompt",
-                             "the prompt is empty, and this model puts no token in front of a text");
-    if (n_prompt >= n_ctx)
-        return params_refuse(why, 400, j->p.is_chat ? "messages" : "prompt",
-                             "the prompt has %u tokens; the context of %u has room for %u and one to generate",
-                             n_prompt, n_ctx, n_ctx - 1);
-    const int64_t wanted = j->p.max_tokens == 0 ? 1 : j->p.max_tokens;
-    if (wanted > n_ctx - n_prompt)
-        return params_refuse(why, 400, "max_tokens",
-                             "the prompt's %u tokens and max_tokens %lld are more than the context of %u", n_prompt,
-                             (long long)wanted, n_ctx);
-    *n_predict = wanted < 0 ? n_ctx - n_prompt : (uint32_t)wanted;
-    return 0;
-}
-
-static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token *ids, uint32_t n, uint32_t n_predict) {
-    const params *p = &j->p;
-    pleat_request q;
-    pleat_request_default(&q);
-    q.prompt = ids;
-    q.n_prompt = n;
-    q.n_predict = n_predict;
-    q.salt = j->salt;
-    q.tenant = j->terms ? j->s->keys.tenants[j->terms->tenant].name : NULL;
-    q.priority = p->priority;
-    q.sampling = p->sampling;
-    q.ignores_end = p->ignores_end;
-    q.user = (void *)(uintptr_t)(j->tag | prompt);
-    q.wants_text = 1;
-    q.wants_json = p->wants_json || j->before || p->has_strict;
-    if (p->has_strict) q.json_mark = calls_marker(j->s->calls);
-    q.shape = schema_shape(p->schema);
-    q.text_goes_on = !p->is_chat || p->goes_on;
-    q.wants_progress = p->wants_progress;
-    q.text_has_special = p->is_chat && p->tools && j->s->marks_are_special;
-    q.stops = p->stops;
-    q.n_stops = p->n_stops;
-    q.stop_ids = p->stop_ids;
-    q.n_stop_ids = p->n_stop_ids;
-    q.wants_logprobs = p->wants_logprobs;
-    q.wants_prompt_logprobs = p->wants_logprobs && p->echoes;
-    q.n_top = p->n_top < j->s->l->info.n_vocab ? p->n_top : j->s->l->info.n_vocab;
-    q.biases = p->biases;
-    q.n_biases = p->n_biases;
-    q.frequency_penalty = p->frequency_penalty;
-    q.presence_penalty = p->presence_penalty;
-    q.repetition_penalty = p->repetition_penalty;
-    q.time_limit_ns = p->time_limit_ms * 1000000;
-    return q;
-}
-
-/* The status of a refusal by the serving. */
-static int status_of(pleat_status status, const pleat_error *err) {
-    if (status == PLEAT_E_LIMIT) return err->where != PLEAT_NOWHERE ? 429 : 400;
-    return status == PLEAT_E_MEMORY ? 503 : 400;
-}
-
-/* Count the logprobs of a prompt that come with its text. */
-static int count_echo(job *j, uint32_t n_prompt, refusal *why) {
-    if (!j->p.wants_logprobs || !j->p.echoes) return 0;
-    const uint64_t n = (uint64_t)n_prompt * (1 + j->p.n_top);
-    if (j->n_echoed + n > ECHOED_MAX)
-        return params_refuse(why, 400, "logprobs", "echo has at most %d logprobs of prompts in one request",
-                             ECHOED_MAX);
-    if (j->s->n_echoed + n > ECHOED_MAX)
-        return params_refuse(why, 429, "logprobs", "%d logprobs of prompts are under way, as many as there may be",
-                             ECHOED_MAX);
-    j->n_echoed += n;
-    j->s->n_echoed += n;
-    return 0;
-}
-
-/* Queue the continuations of a prompt: 0, or -1 with *why. */
-static int post(job *j, uint32_t i, const pleat_token *ids, uint32_t n, uint32_t n_predict, pleat_request_id *posted,
-                refusal *why) {
-    uint32_t ends[JOB_TURNS_MAX + 1];
-    const params *p = &j->p;
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
-    pleat_request q = request_of(j, i, ids, n, n_predict);
-    q.breakpoints = ends;
-    if (p->parks) q.n_breakpoints = job_turn_ends(j->s, p, j->served->chunk_tokens, ids, n, ends);
-    const pleat_status status = pleat_serving_post(j->served->serving, &q, p->n, posted, &err);
-    return status == PLEAT_OK ? 0 : params_refuse(why, status_of(status, &err), "", "%s", err.text);
-}
-
-static int post_prompt(job *j, uint32_t i, refusal *why) {
-    pleat_token *ids = NULL;
-    uint32_t n = 0, n_predict = 0;
-    pleat_request_id posted[PARAMS_CHOICES_MAX];
-    int code = read_prompt(j, i, &ids, &n, why);
-    if (code == 0) code = fit(j, n, &n_predict, why);
-    if (code == 0) code = count_echo(j, n, why);
-    if (code == 0) code = post(j, i, ids, n, n_predict, posted, why);
-    free(ids);
-    if (code != 0) return -1;
-    j->sources[i].n_tokens = n;
-    j->sources[i].n_predict = n_predict;
-    j->counts.n_prompt += n;
-    for (uint32_t k = 0; k < j->p.n; k++) {
-        choice *ch = &j->choices[i * j->p.n + k];
-        ch->id = posted[k];
-        ch->is_open = 1;
-        if (j->tools && j->s->calls != CALLS_NONE) ch->calls = calls_create(j->s->calls, j->tools);
-        if (j->before) calls_put(ch->calls, j->before, strlen(j->before));
-        if (j->p.wants_logprobs) ch->logprobs = j->p.is_chat ? json_array() : reply_logprobs();
-        j->n_open++;
-    }
-    return 0;
-}
-
 /* is_abort: they had been taken, and count. */
 static void cancel_open(job *j, unsigned is_abort) {
     for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) {
@@ -569,23 +259,6 @@ static void cancel_open(job *j, unsigned is_abort) {
         pleat_serving_post_cancel(j->served->serving, j->choices[i].id);
         j->s->metrics.n_aborted += is_abort;
     }
-}
-
-/* How a call begins becomes part of the prompt. */
-static int force_call(job *j, refusal *why) {
-    if (j->s->calls == CALLS_NONE)
-        return params_refuse(why, 400, "tool_choice", "this model's chat template knows no tool calls to force");
-    if (j->p.goes_on)
-        return params_refuse(why, 400, "tool_choice", "a call that is forced does not go on with the last message");
-    if (params_read_call(&j->p, calls_arguments(j->s->calls), why) != 0) return -1;
-    calls_frame(j->s->calls, j->p.forced, &j->before, &j->behind);
-    return 0;
-}
-
-/* A call that the model may begin by itself has its tool's schema. */
-static int hold_calls(job *j, refusal *why) {
-    if (j->s->calls == CALLS_TAGS) return params_read_call(&j->p, calls_arguments(CALLS_TAGS), why);
-    return params_refuse(why, 400, "tools", "strict beside tool_choice \"auto\" needs a model that writes <tool_call>");
 }
 
 static int set_up(job *j, int is_chat, refusal *why) {
@@ -602,8 +275,8 @@ static int set_up(job *j, int is_chat, refusal *why) {
     if (!j->p.has_seed && getrandom(&j->p.sampling.seed, sizeof j->p.sampling.seed, GRND_NONBLOCK) < 0)
         j->p.sampling.seed = (uint64_t)time(NULL) ^ j->s->n_jobs_made;
     j->tools = json_incref(j->p.tools);
-    if ((j->p.forced || j->p.requires_call) && force_call(j, why) != 0) return -1;
-    if (j->p.has_strict && hold_calls(j, why) != 0) return -1;
+    if ((j->p.forced || j->p.requires_call) && job_force_call(j, why) != 0) return -1;
+    if (j->p.has_strict && job_hold_calls(j, why) != 0) return -1;
     j->n_prompts = is_chat ? 1 : params_count_prompts(j->p.prompt, why);
     const uint32_t n_texts = j->n_prompts * j->p.n, n_most = places_most(&j->s->places);
     if (n_texts > n_most)
@@ -616,7 +289,7 @@ static int set_up(job *j, int is_chat, refusal *why) {
     j->sources = cli_alloc(j->n_prompts, sizeof *j->sources);
     if (j->p.stores && job_draft(j->s, j->p.messages, &j->draft, why) != 0) return -1;
     for (uint32_t i = 0; i < j->n_prompts; i++)
-        if (post_prompt(j, i, why) != 0) return -1;
+        if (job_post_prompt(j, i, why) != 0) return -1;
     return 0;
 }
 
@@ -651,7 +324,7 @@ void job_start(server *s, connection *c, json_t *body, int is_chat, const key_te
     if (!j->p.streams) return;
     connection_begin_stream(c);
     for (uint32_t i = 0; is_chat && i < j->p.n; i++)
-        send_choice(j, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL);
+        job_send_choice(j, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL);
 }
 
 /* ---- what is here ----------------------------------------------------------------------------------------------------------- */
@@ -687,10 +360,10 @@ void job_abort(job *j) {
         for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) {
             if (!j->choices[i].is_open) continue;
             if (j->choices[i].calls) put_said(j, i, NULL, 0, 1);
-            send_piece(j, i, NULL, 0, "abort");
+            job_send_piece(j, i, NULL, 0, "abort");
             if (j->p.max_tokens != 0) j->counts.n_generated += j->choices[i].n_tokens;
         }
-        end_stream(j);
+        job_end_stream(j);
     } else {
         reply_refuse(j->c, 503, "", "the server is stopping");
     }
