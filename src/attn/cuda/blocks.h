@@ -24,7 +24,6 @@ extern "C" {
 
 #define PLEAT__DEVICE_BLOCK_TOKENS 64u
 #define PLEAT__DEVICE_BLOCK_LEVELS 16u
-#define PLEAT__DEVICE_BLOCK_GROUP 8u
 
 /* Blocks of all lanes; pointers are device memory, handed over by value.  Payloads stand in the low side's pages of a
  * row, one behind the other in units of 16 bytes (PLEAT__BLOCK_ALIGN). */
