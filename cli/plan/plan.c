@@ -143,10 +143,7 @@ static int take_weights(plan *p, const char *text, const plan_weights *file) {
         return CLI_OK;
     }
     if (!options_bytes(text, &bytes) || bytes == 0 || bytes >= PLAN_MAX) {
-        cli_error("--weights: '%s' is none of f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k to q6_k, iq4_nl, iq4_xs "
-                  "and mxfp4, "
-                  "nor bytes as 16000000000 or 15GiB",
-                  text);
+        cli_error("--weights: '%s' is none of " WEIGHT_TYPES_LISTED "nor bytes as 16000000000 or 15GiB", text);
         return CLI_USAGE;
     }
     plan_weigh_as(&q->shape, bytes, file, &q->weights);

@@ -442,7 +442,7 @@ fails 2 "--n-predict 101 are more tokens than --ctx 100" plan --arch llama3-8b -
 for size in 0 -1 80XB 1e30 GiB nan ""; do
     fails 2 "--device-bytes: '$size' is no number of bytes" plan --arch llama3-8b --device-bytes "$size"
 done
-fails 2 "--weights: 'f32' is none of f16, bf16, q8_0, .*, nor bytes" plan --arch llama3-8b --weights f32
+fails 2 "--weights: 'f32' is none of q8_0, .*, mxfp4, f16, bf16, nor bytes" plan --arch llama3-8b --weights f32
 fails 1 "--weights q8_0: .* does not say how many parameters" plan --config "$scratch/config.json" --ctx 100 --weights q8_0
 fails 2 "--prefill: '0' is not a number" plan --arch llama3-8b --prefill 0
 fails 2 "--fraction is for specs whose bytes depend on the text" plan --arch llama3-8b --kv f16 --fraction 0.3

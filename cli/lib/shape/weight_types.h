@@ -26,6 +26,10 @@
     X(F16, "f16", 1, 1, 2)            \
     X(BF16, "bf16", 30, 1, 2)
 
+/* Their names in a message, each with a comma behind it. */
+#define WEIGHT_TYPE_LISTED(type, name, number, block_values, block_bytes) name ", "
+#define WEIGHT_TYPES_LISTED WEIGHT_TYPES(WEIGHT_TYPE_LISTED)
+
 #define WEIGHT_TYPE_IDX(type, name, number, block_values, block_bytes) WEIGHT_##type,
 typedef enum weight_type_idx { WEIGHT_TYPES(WEIGHT_TYPE_IDX) N_WEIGHT_TYPES } weight_type_idx;
 
