@@ -63,6 +63,7 @@ static inline void check_refused(pleat_device_cache_options *opt, const char *sp
                                  const char *words) {
     pleat_device_cache *cache = NULL;
     pleat_error err = {0};
+    check_context("%s", spec);
     CHECK_STATUS(pleat_spec_parse(spec, &opt->spec, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_device_cache_create(opt, &cache, &err), status);
     check_context("%s: %s", spec, err.text);

@@ -444,7 +444,7 @@ static void test_misuse(void) {
     CHECK_DEVICE();
     CHECK_STATUS(pleat_device_cache_create(&opt, &c, &err), PLEAT_E_ARG);
     CHECK(strstr(err.text, "head_dim 100") != NULL);
-    opt = options_of("h2o:budget=25%", 128);
+    opt = options_of("kvzip:budget=25%", 128);
     CHECK_STATUS(pleat_device_cache_create(&opt, &c, &err), PLEAT_E_UNSUPPORTED);
     opt = options_of("f16", 128);
     opt.pool_bytes = (uint64_t)1 << 46;

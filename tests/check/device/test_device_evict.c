@@ -141,7 +141,7 @@ static void what_it_does_not_take_is_named(void) {
     } cases[] = {
         {"dropkv:budget=128", "streaming, recent, random, h2o, snapkv, pyramidkv, adakv and novel", 64},
         {"leverage:budget=128", "streaming, recent, random, h2o, snapkv, pyramidkv, adakv and novel", 64},
-        {"snapkv:budget=64+kvcrush", "+kvcrush", 64},
+        {"snapkv:budget=128+kvcrush", "+kvcrush", 64},
         {"streaming:budget=64+merge", "+merge", 64},
         {"random:budget=64,window=8+kvcrush", "+kvcrush", 64},
         {"streaming:budget=16MiB", "not of bytes", 64},
