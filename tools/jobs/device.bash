@@ -2,15 +2,39 @@
 #
 # device.bash: the GPU kernels' tests, on a machine with a GPU.
 
-# sanitized TOOL PROGRAM KERNELS: counts its own tests, and one more failure for what the tool finds.  Launches are added to
-# the file KERNELS.
+# sanitized TOOL PROGRAM SCRATCH: counts its own tests, and one more failure for what the tool finds.  Launches go to a file
+# of SCRATCH, which has an empty libcublasLt.
 sanitized() {
-    echo "== compute-sanitizer $1 $(basename "$2")"
+    local name status path=${LD_LIBRARY_PATH:-} options=(--tool "$1" --error-exitcode 9)
+    name=$(basename "$2")
     # Tests provoke errors of the CUDA runtime on purpose: only what kernels do counts.
-    local options=(--tool "$1" --error-exitcode 9)
     [ "$1" != memcheck ] || options+=(--report-api-errors no)
-    CHECK_LEAST=1 CHECK_KERNELS=$3 compute-sanitizer "${options[@]}" "$2" --device cuda
-    [ $? != 9 ] || { echo "FAIL $1 $(basename "$2")"; echo "0 passed, 1 failed"; return 1; }
+    # racecheck finds hazards in cuBLASLt's own kernels, and fails where any kernels are left out: so without the library.
+    [ "$1" != racecheck ] || path=$3:$path
+    echo "== compute-sanitizer $1 $name"
+    LD_LIBRARY_PATH=$path CHECK_LEAST=1 CHECK_KERNELS=$3/$1.$name.kernels compute-sanitizer "${options[@]}" "$2" --device cuda
+    status=$?
+    [ $status != 9 ] || { echo "FAIL $1 $name"; echo "0 passed, 1 failed"; }
+    return $status
+}
+
+# side_by_side SCRATCH TOOL...: every program under each tool, as many at once as there are cores, up to 8.  What each says
+# stands together.
+side_by_side() {
+    local scratch=$1 tool program most
+    shift
+    most=$(nproc)
+    [ "$most" -le 8 ] || most=8
+    for tool in "$@"; do
+        for program in build/tests/check_device*; do
+            while [ "$(jobs -rp | wc -l)" -ge "$most" ]; do wait -n; done
+            { sanitized "$tool" "$program" "$scratch" || touch "$scratch/failed"; } \
+                > "$scratch/$tool.$(basename "$program").log" 2>&1 &
+        done
+    done
+    wait
+    cat "$scratch"/*.log
+    [ ! -e "$scratch/failed" ]
 }
 
 # every_kernel TOOL KERNELS: a test, of whether the tool has seen each kernel that the programs have.  GPUs before Hopper do
@@ -46,12 +70,10 @@ job_device() {
         "$program" --device cuda || status=1
     done
     command -v compute-sanitizer > /dev/null || { skip_job "compute-sanitizer is not installed"; return $status; }
-    # racecheck finds hazards in cuBLASLt's own kernels, and fails where any kernels are left out: so without the library.
     scratch=$(mktemp -d) && cc -shared -o "$scratch/libcublasLt.so.13" -x c /dev/null || return
-    for program in build/tests/check_device*; do
-        sanitized memcheck "$program" "$scratch/memcheck" || status=1
-        LD_LIBRARY_PATH=$scratch:${LD_LIBRARY_PATH:-} sanitized racecheck "$program" "$scratch/racecheck" || status=1
-    done
+    side_by_side "$scratch" racecheck memcheck || status=1
+    cat "$scratch"/memcheck.*.kernels > "$scratch/memcheck"
+    cat "$scratch"/racecheck.*.kernels > "$scratch/racecheck"
     every_kernel memcheck "$scratch/memcheck" || status=1
     sed -i -E '/[0-9](plain|gate)(I|P)/d' "$scratch/racecheck" # only products by the library have them
     every_kernel racecheck "$scratch/racecheck" || status=1

@@ -29,9 +29,10 @@ typedef struct text {
     uint32_t n;
 } text;
 
-static text text_new(void) {
+/* n_layers: with CHECK_LEAST; two where it counts what a layer leaves to the next. */
+static text text_new(uint32_t n_layers) {
     text t = {.model = model_of(REFERENCE_MODEL)};
-    make_least(t.model, 2);
+    make_least(t.model, n_layers);
     size_t n_bytes;
     char *prose = (char *)check_read_file("eval/prose.txt", &n_bytes);
     pleat_model_get_info(t.model, &t.info);
@@ -224,7 +225,7 @@ static void check_others(const tally *t) {
 
 static void f16_answers_as_the_cpu(void) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     const distances d = measure(&t, "f16");
     CHECK(d.between.n > 0 && d.between.kld_sum / d.between.n <= 1e-4);
     check_others(&d.between);
@@ -236,7 +237,7 @@ static void f16_answers_as_the_cpu(void) {
  * So what can be asked is that a compressed cache is no farther from f16 here than there. */
 static void check_as_near_as_the_cpu(const char *spec) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(2);
     const distances d = measure(&t, spec);
     CHECK(d.of_gpu.n > 0 && d.of_gpu.kld_sum <= 1.5 * d.of_cpu.kld_sum + 2e-3 * d.of_gpu.n);
     CHECK(d.of_gpu.n_other <= 2 * d.of_cpu.n_other + 10);
@@ -302,7 +303,7 @@ static tally measure_company(const text *t, const char *spec) {
 
 static void company_changes_no_answer(void) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     const tally sum = measure_company(&t, "k8v4");
     CHECK(sum.n > 0 && sum.kld_sum / sum.n <= 1e-5);
     CHECK_EQ_U64(sum.n_other - sum.n_close, 0);
@@ -312,7 +313,7 @@ static void company_changes_no_answer(void) {
 /* By fixed splits a sequence has the same bits alone and in company of others of all lengths. */
 static void check_bits_in_company(const text *t, const char *spec) {
     enum { MANY = 65 };
-    const uint32_t n_many = (uint32_t)check_cases(MANY, 3), n_rounds = (uint32_t)check_cases(6, 1),
+    const uint32_t n_many = (uint32_t)check_cases(MANY, 2), n_rounds = (uint32_t)check_cases(6, 1),
                    most = (uint32_t)check_cases(1900, 40);
     pleat_engine_options opt = engine_options_of(spec);
     opt.max_tokens = opt.chunk_tokens = 2048;
@@ -354,11 +355,11 @@ static void check_bits_in_company(const text *t, const char *spec) {
 }
 
 static void company_changes_no_bit(void) {
-    static const char *const specs[] = {"f16",  "leankv:ah=3,al=0.05,low=h3v2", "k8v4", "k4v2",
-                                        "h3v2", "leankv:ah=3,al=0.05"};
+    static const char *const specs[] = {"leankv:ah=3,al=0.05,low=h3v2", "f16", "k8v4", "k4v2",
+                                        "leankv:ah=3,al=0.05",          "h3v2"};
     CHECK_DEVICE();
-    text t = text_new();
-    for (size_t i = 0; i < check_cases(CHECK_COUNT(specs), 2); i++) check_bits_in_company(&t, specs[i]);
+    text t = text_new(1);
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(specs), 1); i++) check_bits_in_company(&t, specs[i]);
     text_free(&t);
 }
 
@@ -410,7 +411,7 @@ static void check_parts(const text *t) {
 
 static void parts_change_no_bit(void) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     check_parts(&t);
     text_free(&t);
 }
@@ -418,7 +419,7 @@ static void parts_change_no_bit(void) {
 /* Weights of F16, whose products with the rows of such a step are cuBLASLt's, where it is found. */
 static void f16_weights_answer_so_too(void) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     halved h;
     text_halve(&t, &h);
     const tally sum = measure_company(&t, "f16");
@@ -426,8 +427,8 @@ static void f16_weights_answer_so_too(void) {
     const distances d = measure(&t, "f16");
     CHECK(d.between.n > 0 && d.between.kld_sum / d.between.n <= 1e-4);
     check_others(&d.between);
-    check_bits_in_company(&t, "k8v4");
-    check_parts(&t);
+    if (check_cases(1, 0)) check_bits_in_company(&t, "k8v4");
+    if (check_cases(1, 0)) check_parts(&t);
     text_free(&t);
     while (h.n > 0) free(h.of[--h.n]);
 }
@@ -435,7 +436,7 @@ static void f16_weights_answer_so_too(void) {
 /* Several tokens behind a prompt are the same as one by one. */
 static void later_tokens_are_read(void) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     pleat_engine *e = engine_on(&t, "f16", 1, 2, NULL);
     const size_t n_vocab = t.info.n_vocab;
     float *one = malloc(3 * n_vocab * sizeof *one), *together = malloc(3 * n_vocab * sizeof *together);
@@ -518,7 +519,7 @@ static distances measure_turns(const text *t, const char *spec) {
 
 static void later_turns_are_as_on_the_cpu(void) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     const distances exact = measure_turns(&t, "f16"), packed = measure_turns(&t, "k8v4");
     const distances rotated = measure_turns(&t, "h4v4");
     CHECK(exact.between.n > 0 && exact.between.kld_sum / exact.between.n <= 1e-4);
@@ -532,7 +533,7 @@ static void later_turns_are_as_on_the_cpu(void) {
 static void forks_go_their_own_ways(void) {
     static const char *const specs[] = {"f16", "k4v2", "h4v4", "leankv:ah=3,al=0.05", "leankv:ah=8,al=2"};
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     const size_t bytes = t.info.n_vocab * sizeof(float);
     const uint32_t n_forked = (uint32_t)check_cases(203, 35);
     float *one = malloc(bytes), *other = malloc(bytes);
@@ -571,7 +572,7 @@ static void forks_go_their_own_ways(void) {
 
 static void what_does_not_fit_is_refused(void) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     pleat_engine_options opt = engine_options_of("f16");
     opt.max_seqs = 3;
     opt.max_tokens = opt.chunk_tokens = opt.step_tokens = 256;
@@ -605,7 +606,7 @@ static void what_does_not_fit_is_refused(void) {
 /* The nth call of the runtime fails, for every so many n: an error, and all is returned. */
 static void failures_of_the_runtime_are_told(void) {
     CHECK_DEVICE();
-    text t = text_new();
+    text t = text_new(1);
     float *logits = malloc(t.info.n_vocab * sizeof *logits);
     uint32_t n_failed = 0;
     for (uint64_t nth = 1; nth < 1500; nth += 1 + nth / check_cases(3, 1)) {

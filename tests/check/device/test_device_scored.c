@@ -125,7 +125,7 @@ static bool prompt_and_compare(contest *c, uint32_t seq, uint32_t n) {
 /* Prompts above, at and below the budget, and within the window; steps in changing company; a fork; the CPU's image. */
 static bool run(contest *c) {
     static const uint32_t all[] = {2, 0, 1}, two[] = {0, 2};
-    const uint32_t n_more = (uint32_t)check_cases(8, 2);
+    const uint32_t n_more = (uint32_t)check_cases(8, 1);
     bool is_good = prompt_and_compare(c, 0, 310) && prompt_and_compare(c, 1, 7) && prompt_and_compare(c, 2, 61);
     for (uint32_t i = 0; i < 2 * n_more && is_good; i++)
         is_good = i % 3 ? step_and_compare(c, all, 3) : step_and_compare(c, two, 2);
@@ -174,7 +174,7 @@ static void novel_keys_stay(void) {
     static const char *const policies[] = {"novel:budget=60,window=8,near=0", "novel:budget=30%,window=16,near=2",
                                            "novel:budget=64,window=32,sinks=2,near=16"};
     uint64_t counts[2] = {0, 0};
-    const uint32_t n_specs = CHECK_COUNT(policies) * CHECK_COUNT(reclaims), each = (uint32_t)check_cases(1, 5);
+    const uint32_t n_specs = CHECK_COUNT(policies) * CHECK_COUNT(reclaims), each = (uint32_t)check_cases(1, 11);
     for (uint32_t i = 0; i < n_specs && check_failures() == 0; i += each)
         contest_of(policies[i / CHECK_COUNT(reclaims)], i, "f16", true, counts);
     ties_are_rare(counts);
@@ -187,7 +187,7 @@ static void the_cpus_tokens_stay(void) {
                                            "snapkv:budget=25%,window=32",   "pyramidkv:budget=50%,window=5,sinks=3",
                                            "adakv:budget=60,window=16",     "adakv:budget=30%,window=8,sinks=2"};
     uint64_t counts[2] = {0, 0};
-    const uint32_t n_specs = CHECK_COUNT(policies) * CHECK_COUNT(reclaims), each = (uint32_t)check_cases(1, 3);
+    const uint32_t n_specs = CHECK_COUNT(policies) * CHECK_COUNT(reclaims), each = (uint32_t)check_cases(1, 7);
     for (uint32_t i = 0; i < n_specs && check_failures() == 0; i += each)
         contest_of(policies[i / CHECK_COUNT(reclaims)], i, formats[i % CHECK_COUNT(formats)], false, counts);
     ties_are_rare(counts);

@@ -23,9 +23,9 @@ static void run_pair(pair *p) {
     read_some(p, 1, 7);
     for (uint32_t i = 0; i < check_cases(20, 1); i++) step(p, all, 3);
     read_some(p, 1, 90);
-    read_some(p, 0, 33);
+    if (check_cases(1, 0)) read_some(p, 0, 33);
     read_some(p, 2, 8);
-    for (uint32_t i = 0; i < check_cases(12, 1); i++) step(p, two, 2);
+    for (uint32_t i = 0; i < check_cases(12, 0); i++) step(p, two, 2);
     for (uint32_t seq = 0; seq < N_SEQS; seq++) compare_stored(p, seq);
     CHECK_STATUS(pleat_device_cache_close(p->gpu, 2, NULL, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_cache_close(p->cpu, p->seqs[2]), PLEAT_OK);
@@ -47,7 +47,7 @@ static void the_cache_is_the_cpus(void) {
         {128, 1, 7, {0, 0}, 0, "h3v3", 0},  {80, 2, 3, {0, 40}, 0, "h2v3", 0},    {256, 1, 4, {50, 0}, 30, "h4v4", 0},
         {128, 2, 3, {0, 0}, 0, "k8v4", 0}, /* by the kernels of usual heads */
     };
-    for (size_t i = 0; i < CHECK_COUNT(shapes); i += check_cases(1, 3)) {
+    for (size_t i = 0; i < CHECK_COUNT(shapes); i += check_cases(1, 4)) {
         pair p;
         if (pair_init(&p, &shapes[i])) run_pair(&p);
         pair_free(&p);
@@ -200,7 +200,7 @@ static void step_one(pleat_engine *e, pleat_seq seq, const pleat_token *tokens, 
 }
 
 /* Tokens of a conversation, N_ALL at most. */
-static uint32_t n_told(void) { return N_READ + (uint32_t)check_cases(N_ALL - N_READ, 2); }
+static uint32_t n_told(void) { return N_READ + (uint32_t)check_cases(N_ALL - N_READ, 1); }
 
 /* Logits of all tokens: a prompt, a later turn, single tokens. */
 static pleat_seq converse(pleat_engine *e, const pleat_token *tokens, uint32_t n_vocab, float *logits) {
@@ -308,7 +308,7 @@ static void try_model(const tiny *t, const char *name) {
         CHECK(pleat_engine_is_valid(engines[1]));
         for (int e = 0; e < 2; e++) pleat_engine_destroy(&engines[e]);
     }
-    check_parts(t, tokens);
+    if (check_cases(1, 0)) check_parts(t, tokens);
     free(exact), free(cpu), free(gpu);
 }
 

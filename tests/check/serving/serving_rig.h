@@ -195,7 +195,7 @@ static inline pleat_request request_of(const pleat_token *prompt, uint32_t n_pro
 /* Texts of their own, of all lengths around the cuts; one is sampled, one has a breakpoint at no page's end. */
 static inline set some_requests(void) {
     static const uint32_t lengths[MAX_REQUESTS] = {97, 130, 64, 1, 161, 129};
-    set all = {.n = (uint32_t)check_cases(MAX_REQUESTS, 3)};
+    set all = {.n = (uint32_t)check_cases(MAX_REQUESTS, 2)};
     for (uint32_t i = 0; i < all.n; i++) {
         all.q[i] = request_of(text + 300 * i, lengths[i], (uint32_t)check_cases(40, 4));
         all.q[i].sampling.seed = 7 + i;

@@ -154,10 +154,10 @@ static void prompts_may_end_with_one_token(void) {
     enum { N = 24, WINDOW = 32 };
     CHECK_DEVICE();
     if (!load_once()) return;
-    for (size_t i = N_UNIFORM; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+    for (size_t i = N_UNIFORM; i < CHECK_COUNT(formats) && check_failures() == 0; i += check_cases(1, 2)) {
         check_context("%s", formats[i]);
         pleat_engine *gpu = engine_on(formats[i], 1, 0), *cpu = engine_on(formats[i], 0, 0);
-        for (uint32_t n = WINDOW + 1; n < WINDOW + 9 && check_failures() == 0; n++) {
+        for (uint32_t n = WINDOW + 1; n < WINDOW + 9 && check_failures() == 0; n += (uint32_t)check_cases(1, 5)) {
             pleat_token out[N];
             pleat_seq seq;
             CHECK_STATUS(pleat_engine_open(cpu, MAX_TOKENS, &seq), PLEAT_OK);
@@ -168,7 +168,7 @@ static void prompts_may_end_with_one_token(void) {
             const pleat_token token = read_in_parts(cpu, seq, n, 5);
             m = save(cpu, seq);
             const pleat_seq over = restore(gpu, &m);
-            go_on(gpu, over, token, N, out);
+            go_on(gpu, over, token, (uint32_t)check_cases(N, 8), out);
             CHECK(pleat_engine_is_valid(gpu));
             drop(cpu, &m);
             pleat_engine_close(gpu, over);

@@ -21,9 +21,9 @@ static bool begin(void) {
     return load_once();
 }
 
-/* With CHECK_LEAST: swapped, and where there are prefixes, with these and short of pages. */
+/* With CHECK_LEAST: swapped, from prefixes where there are any. */
 static void same_tokens(const char *spec, bool has_prefixes) {
-    const size_t first = check_cases(0, 1), each = check_cases(1, 3);
+    const size_t first = check_cases(0, has_prefixes ? 4 : 1), each = check_cases(1, CHECK_COUNT(device_ways));
     set all = some_requests(), growing = growing_requests();
     outcome alone[MAX_REQUESTS];
     check_context("%s, alone", spec);
@@ -31,12 +31,11 @@ static void same_tokens(const char *spec, bool has_prefixes) {
     for (size_t i = first; i < CHECK_COUNT(device_ways) && check_failures() == 0; i += each)
         if (!device_ways[i].is_short && (has_prefixes || !device_ways[i].twice))
             check_way(spec, &all, alone, &device_ways[i], 0);
-    if (!has_prefixes && check_cases(0, 1)) return;
+    if (check_cases(0, 1)) return;
     run_alone(spec, &growing, alone);
     for (size_t i = first; i < CHECK_COUNT(device_ways) && check_failures() == 0; i += each)
         if (device_ways[i].is_short)
-            check_way(spec, &growing, alone, &device_ways[i],
-                      a_page_each() * (has_prefixes ? check_cases(14, 11) : 16));
+            check_way(spec, &growing, alone, &device_ways[i], a_page_each() * (has_prefixes ? 14 : 16));
 }
 
 static void uniform_formats_answer_alike(void) {
