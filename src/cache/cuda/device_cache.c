@@ -141,13 +141,12 @@ pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t seq
             n_tokens, c->opt.max_tokens);
     const uint32_t n_each = pleat__div_up_u32(n_tokens, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
     PLEAT_TRY(pleat__device_cache_reserve(c, seq_idx, n_each, pleat__device_stream_of(stream), err));
-    PLEAT_TRY(pleat__device_cache_set_budget(c, seq_idx, n_tokens, pleat__device_stream_of(stream), err));
     memset(c->placed, 0, c->opt.n_layers);
     c->seq_states[seq_idx] = PLEAT__SEQ_PROMPT;
     c->in_prompt = true;
     c->prompt_seq = seq_idx;
     c->prompt_tokens = n_tokens;
-    return PLEAT_OK;
+    return pleat__device_cache_set_budget(c, seq_idx, n_tokens, pleat__device_stream_of(stream), err);
 }
 
 /* A prompt's or chunk's attention, of n_past tokens before it and its own: k and v. */
@@ -645,10 +644,11 @@ pleat_status pleat_device_cache_attend_f16(pleat_device_cache *c, uint32_t layer
 }
 
 pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_error *err) {
-    PLEAT_TRY(check_step(c, true, err));
+    const pleat_status status = check_step(c, true, err);
+    if (c) c->in_step = false; /* one that cannot end is given up */
+    PLEAT_TRY(status);
     const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(wait_for_received(c, s, err)); /* of a step that is given up before its last layer: else it has been */
-    c->in_step = false;
     if (c->lanes.novelty.is_on) PLEAT_TRY(pleat__device_lanes_score_step(&c->lanes, s, err));
     if (pleat__device_cache_has_policy(c)) {
         PLEAT_TRY(c->lanes.policy.is_leankv    ? pleat__device_lanes_end(&c->lanes, s, err)

@@ -122,9 +122,11 @@ static pleat_status run_prompt(const step *s, uint32_t i) {
     pleat__engine_device *d = s->e->device;
     pleat__place *place = pleat__engine_place(s->e, item->seq);
     d->is_counted = false;
-    PLEAT_TRY(pleat__device_forward_prompt(d->forward, d->cache, pleat__place_idx(s->e, place), place->n_tokens,
-                                           item->tokens, item->n_tokens, item->n_logits, s->likeliest != NULL,
-                                           item->logits, d->stream, s->err));
+    const pleat_status status = pleat__device_forward_prompt(
+        d->forward, d->cache, pleat__place_idx(s->e, place), place->n_tokens, item->tokens, item->n_tokens,
+        item->n_logits, s->likeliest != NULL, item->logits, d->stream, s->err);
+    if (status != PLEAT_OK && status != PLEAT_AGAIN && status != PLEAT_E_LIMIT) place->is_spoiled = true;
+    PLEAT_TRY(status);
     d->n_batch = 0; /* the cache's batch may be this sequence now */
     place->n_tokens += item->n_tokens;
     const uint32_t greedy = s->likeliest ? pleat__device_forward_greedy(d->forward)[0] : 0;
@@ -164,16 +166,26 @@ static pleat_status record(const step *s, uint32_t n) {
     return status == PLEAT_OK ? ended : status;
 }
 
+/* Nobody knows how far next[n] have come. */
+static void spoil(const step *s, uint32_t n) {
+    pleat__engine_device *d = s->e->device;
+    for (uint32_t row = 0; row < n; row++) d->places[d->next[row]].is_spoiled = true;
+}
+
 /* The batch's kernels, on their way. */
 static pleat_status launch(const step *s, uint32_t n) {
     pleat__engine_device *d = s->e->device;
-    if (!d->graphs[n].v && d->n_launched[n] < RECORD_AT) {
+    if (!d->graphs[n].v && d->n_launched[n] == RECORD_AT) {
+        const pleat_status status = record(s, n);
+        if (status != PLEAT_OK && status != PLEAT_E_MEMORY) return status;
+        if (status != PLEAT_OK) d->n_launched[n] = 0; /* no memory for it: kernel by kernel, until it is tried again */
+    }
+    if (!d->graphs[n].v) {
         d->n_launched[n]++;
         const pleat_status status = pleat__device_forward_step(d->forward, d->cache, n, d->stream, s->err);
-        for (uint32_t row = 0; status != PLEAT_OK && row < n; row++) d->places[d->next[row]].is_spoiled = true;
+        if (status != PLEAT_OK) spoil(s, n);
         return status;
     }
-    if (!d->graphs[n].v) PLEAT_TRY(record(s, n));
     return pleat__device_graph_launch(d->graphs[n], d->stream, s->err);
 }
 
@@ -183,7 +195,9 @@ static pleat_status run_batch(const step *s, uint32_t n) {
     PLEAT_TRY(set_batch(s, n));
     d->is_counted = false;
     PLEAT_TRY(launch(s, n));
-    PLEAT_TRY(pleat__engine_device_count_end(s->e, s->err));
+    const pleat_status status = pleat__engine_device_count_end(s->e, s->err);
+    if (status != PLEAT_OK && status != PLEAT_AGAIN) spoil(s, n);
+    PLEAT_TRY(status);
     for (uint32_t row = 0; row < n; row++) d->places[d->next[row]].n_tokens++;
     return PLEAT_OK;
 }
@@ -259,7 +273,7 @@ static pleat_status run_step(const step *s, bool *is_prompt, bool *follows) {
     for (uint32_t i = 0; i < s->n_items; i++) {
         if (!is_prompt[i]) continue;
         const pleat_status status = run_prompt(s, i);
-        if (status == PLEAT_AGAIN || status == PLEAT_E_LIMIT) undo_prompts(s, is_prompt, i);
+        if (status == PLEAT_AGAIN || status == PLEAT_E_LIMIT) undo_prompts(s, is_prompt, i + 1);
         if (status != PLEAT_OK && status != PLEAT_E_RANGE) return status;
         if (status != PLEAT_OK) worst = status;
     }

@@ -198,6 +198,7 @@ static pleat_status device_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tok
                                     : pleat_device_cache_fork(e->device->cache, from_idx, pleat__place_idx(e, place),
                                                               e->device->stream.v, NULL);
     if (status != PLEAT_OK) {
+        (void)pleat_device_cache_close(e->device->cache, pleat__place_idx(e, place), e->device->stream.v, NULL);
         *place = (pleat__place){.generation = place->generation + 1};
         return status;
     }

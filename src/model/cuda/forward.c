@@ -113,6 +113,11 @@ static uint64_t plain_bytes(const pleat_model *m) {
     return most * sizeof(uint16_t);
 }
 
+/* Rows of a prompt or a step that go through a layer at once; a step's all do. */
+static uint32_t block_rows(const pleat__device_forward *fw) {
+    return pleat__max_u32(pleat__min_u32(fw->max_rows, BLOCK_ROWS), fw->max_items);
+}
+
 static void carve_gemm(pleat__device_forward *fw, uint64_t block, carver *c) {
     if (!wants_gemm(fw)) return;
     fw->plain = carve(c, fw->is_fixed || fw->max_rows >= PLEAT__GEMM_LEAST ? plain_bytes(fw->model) : 0, 1);
@@ -137,7 +142,7 @@ static bool has_post_norms(const pleat_model *m) {
 
 static void carve_device(pleat__device_forward *fw, carver *c) {
     const pleat_model_info *info = &fw->model->info;
-    const uint64_t rows = fw->max_rows, block = pleat__min_u32(fw->max_rows, BLOCK_ROWS);
+    const uint64_t rows = fw->max_rows, block = block_rows(fw);
     fw->x = carve(c, rows * info->n_embd, sizeof(float));
     fw->q = carve(c, rows * fw->n_q, sizeof(uint16_t));
     fw->k = carve(c, rows * fw->n_kv, sizeof(uint16_t));
@@ -263,7 +268,8 @@ typedef struct rows {
 } rows;
 
 static uint32_t class_of_step(const pleat__device_forward *fw, uint32_t n) {
-    return fw->gemm && !fw->is_fixed && n >= PLEAT__GEMM_FROM ? pleat__gemm_class(n) : 0;
+    const bool has_class = n >= PLEAT__GEMM_FROM && n <= PLEAT__GEMM_ROWS;
+    return fw->gemm && !fw->is_fixed && has_class ? pleat__gemm_class(n) : 0;
 }
 
 static uint32_t class_of_prompt(const pleat__device_forward *fw, uint32_t n) {
@@ -491,8 +497,12 @@ pleat_status pleat__device_forward_step(pleat__device_forward *fw, pleat_device_
         PLEAT_TRY(pleat__device_copy(fw->positions, fw->host_positions, n * sizeof *fw->positions, stream, err));
     PLEAT_TRY(pleat__device_embed(&fw->weights->embedding, fw->host_tokens, n, m->embedding_scale, fw->x, stream, err));
     PLEAT_TRY(pleat_device_cache_begin(cache, stream.v, err));
-    for (uint32_t i = 0; i < m->info.n_layers; i++) PLEAT_TRY(step_layer(&l, i, r));
-    PLEAT_TRY(pleat_device_cache_end(cache, stream.v, err));
+    pleat_status status = PLEAT_OK;
+    for (uint32_t i = 0; status == PLEAT_OK && i < m->info.n_layers; i++) status = step_layer(&l, i, r);
+    const pleat_status ended =
+        pleat_device_cache_end(cache, stream.v, status == PLEAT_OK ? err : NULL); /* or given up */
+    PLEAT_TRY(status);
+    PLEAT_TRY(ended);
     PLEAT_TRY(make_logits(&l, r));
     return choose(&l, 0, n);
 }
