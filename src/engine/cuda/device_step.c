@@ -163,6 +163,7 @@ static pleat_status record(const step *s, uint32_t n) {
     PLEAT_TRY(pleat__device_graph_begin(d->stream, s->err));
     const pleat_status status = pleat__device_forward_step(d->forward, d->cache, n, d->stream, s->err);
     const pleat_status ended = pleat__device_graph_end(d->stream, &d->graphs[n], status == PLEAT_OK ? s->err : NULL);
+    if (status != PLEAT_OK) pleat__device_graph_destroy(&d->graphs[n]); /* it is of a part of the step */
     return status == PLEAT_OK ? ended : status;
 }
 

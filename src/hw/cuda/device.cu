@@ -214,14 +214,22 @@ pleat_status pleat__device_event_elapsed(pleat__device_event from, pleat__device
 }
 
 pleat_status pleat__device_graph_begin(pleat__device_stream stream, pleat_error *err) {
-    return pleat__cuda_status((int)cudaStreamBeginCapture(pleat__cuda_stream(stream), cudaStreamCaptureModeThreadLocal),
-                              "recording a graph", err);
+    const bool fails = fails_now(); /* then nothing is being recorded */
+    const cudaError_t code = fails
+                                 ? cudaErrorLaunchFailure
+                                 : cudaStreamBeginCapture(pleat__cuda_stream(stream), cudaStreamCaptureModeThreadLocal);
+    return code == cudaSuccess ? PLEAT_OK : say(code, "recording a graph", err);
 }
 
 pleat_status pleat__device_graph_end(pleat__device_stream stream, pleat__device_graph *graph, pleat_error *err) {
-    cudaGraph_t recorded;
+    cudaGraph_t recorded = NULL;
     cudaGraphExec_t made;
-    PLEAT_CUDA_TRY(cudaStreamEndCapture(pleat__cuda_stream(stream), &recorded), "recording a graph", err);
+    const cudaError_t ended = cudaStreamEndCapture(pleat__cuda_stream(stream), &recorded);
+    const pleat_status status = pleat__cuda_status((int)ended, "recording a graph", err);
+    if (status != PLEAT_OK) {
+        if (recorded) (void)cudaGraphDestroy(recorded);
+        return status;
+    }
     const bool fails = fails_now(); /* it takes memory of the device */
     const cudaError_t code = fails ? cudaErrorMemoryAllocation : cudaGraphInstantiate(&made, recorded, 0);
     (void)cudaGraphDestroy(recorded);

@@ -79,7 +79,7 @@ static void check_failed_steps(const text *t, const char *spec) {
     pleat_engine_destroy(&e);
     for (size_t k = 0; k < check_cases(CHECK_COUNT(before), 1); k++) {
         uint32_t n_failed = 0;
-        for (uint64_t nth = 1; nth < 400 && check_failures() == 0; nth += check_cases(1 + nth / 10, 400))
+        for (uint64_t nth = 1; nth < 200 && check_failures() == 0; nth += check_cases(1 + nth / 5, 200))
             n_failed += step_fails(t, spec, before[k], nth, want);
         CHECK(n_failed > 0);
     }

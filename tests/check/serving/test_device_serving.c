@@ -62,6 +62,7 @@ static void budgets_answer_alike(void) {
                                        "snapkv:budget=50%,window=16,format=k8v4",
                                        "pyramidkv:budget=60,window=8,reclaim=none",
                                        "novel:budget=50%,window=16",
+                                       "novel:mean=model,budget=60,window=16,near=2",
                                        "adakv:budget=50%,window=8"};
     CHECK_DEVICE();
     if (!begin()) return;
