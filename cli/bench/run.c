@@ -421,6 +421,7 @@ static uint32_t longest(const bench *b) {
 static int make_model(bench *b, bench_run_options *o) {
     model_shape sizes;
     int code = made_find_shape(o->shape, &sizes);
+    if (code == CLI_OK) code = load_find_device(&o->load, &b->l.n_devices, &b->l.device);
     if (code == CLI_OK) code = made_build(&sizes, &weight_types[o->weights], o->load.kv.n, o->common.quiet, &b->made);
     o->load.model = b->made.name;
     o->load.image = b->made.bytes;

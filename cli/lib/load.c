@@ -24,8 +24,7 @@ void load_for_serving(load_options *o) {
     if (!o->chunk_tokens) o->chunk_tokens = load_wants_gpu(o) ? DEVICE_CHUNK_TOKENS : DEFAULT_CHUNK_TOKENS;
 }
 
-/* Read --device, and ask whether that GPU is there.  CLI_OK, or an exit code after a message. */
-static int find_device(load_options *o, loaded *l) {
+int load_find_device(const load_options *o, uint32_t *n_devices, uint32_t *device) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_device_info info;
     const char *number = "0";
@@ -33,8 +32,8 @@ static int find_device(load_options *o, loaded *l) {
     if (!load_wants_gpu(o)) return CLI_OK;
     const int is_numbered = !strncmp(o->device, "cuda:", 5);
     if (is_numbered) number = o->device + 5;
-    const unsigned long device = strtoul(number, &end, 10);
-    if ((!is_numbered && strcmp(o->device, "cuda")) || *number < '0' || *number > '9' || *end || device > UINT16_MAX) {
+    const unsigned long idx = strtoul(number, &end, 10);
+    if ((!is_numbered && strcmp(o->device, "cuda")) || *number < '0' || *number > '9' || *end || idx > UINT16_MAX) {
         cli_error("--device '%s': it is cpu, cuda or cuda:N, the Nth GPU from 0", o->device);
         return CLI_USAGE;
     }
@@ -46,10 +45,10 @@ static int find_device(load_options *o, loaded *l) {
         cli_error("--activations 8: it is for the CPU; with --device cuda products are of halves");
         return CLI_USAGE;
     }
-    const pleat_status status = pleat_device_get_info((uint32_t)device, &info, &err);
+    const pleat_status status = pleat_device_get_info((uint32_t)idx, &info, &err);
     if (status != PLEAT_OK) return cli_fail("--device cuda", status, &err);
-    l->n_devices = 1;
-    l->device = (uint32_t)device;
+    *n_devices = 1;
+    *device = (uint32_t)idx;
     return CLI_OK;
 }
 
@@ -164,7 +163,7 @@ int load_model(load_options *o, common_options *common, loaded *l) {
     memset(l, 0, sizeof *l);
     int code = check_replays(o);
     if (code == CLI_OK) code = check_stats(o, common);
-    if (code == CLI_OK) code = find_device(o, l);
+    if (code == CLI_OK) code = load_find_device(o, &l->n_devices, &l->device);
     if (code == CLI_OK) code = note_shipped(o, common, l);
     if (code == CLI_OK) code = open_model(o, l);
     if (code == CLI_OK && l->n_devices && !o->in_parts) o->chunk_tokens = l->info.n_ctx;

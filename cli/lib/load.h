@@ -88,6 +88,10 @@ int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers);
 /* Whether --device names a GPU. */
 int load_wants_gpu(const load_options *o);
 
+/* Read --device, and ask whether that GPU is there; without one *n_devices and *device stay.  load_model() does so, and
+ * whoever makes something large before.  CLI_OK, or an exit code after a message. */
+int load_find_device(const load_options *o, uint32_t *n_devices, uint32_t *device);
+
 /* Prompts are read in parts: of -b tokens, or where it is not given (0) the default of the device. */
 void load_for_serving(load_options *o);
 

@@ -55,6 +55,10 @@ if ! prints '"reason": null'; then
         fails 1 "^pleat bench $what: --device cuda: .*$reason" bench $what --device cuda
         check "$what: in one line" test "$(wc -l <"$scratch/err")" = 1
     done
+    # before 800 GB of weights are made
+    fails 1 "^pleat bench run: --device cuda: .*$reason" bench run --device cuda --shape llama3.1-405b --weights f16
+    fails 1 "^pleat bench serve: --device cuda: .*$reason" bench serve --device cuda --shape llama3.1-405b --weights f16 \
+        --synthetic fixed --pool-bytes 1GiB
     fails 1 "^pleat run: --device cuda: .*$reason" run --device cuda -m models/pleat-28m-q8_0.gguf -p hello
     fails 1 "^pleat eval: --device cuda: .*$reason" eval --device cuda -m models/pleat-28m-q8_0.gguf --tasks eval/tasks.jsonl
     fails 1 "^pleat serve: --device cuda: .*$reason" serve --device cuda -m models/pleat-28m-q8_0.gguf

@@ -111,6 +111,7 @@ static int make_model(serve_setup *setup) {
     serve_options *o = setup->o;
     model_shape sizes;
     int code = made_find_shape(o->shape, &sizes);
+    if (code == CLI_OK) code = load_find_device(&o->load, &setup->l.n_devices, &setup->l.device);
     if (code == CLI_OK)
         code = made_build(&sizes, &weight_types[o->weights], o->load.kv.n, o->common.quiet, &setup->made);
     o->load.model = setup->made.name;
