@@ -113,7 +113,8 @@ PLEAT_API pleat_status pleat_serving_create(pleat_engine *engine, const pleat_se
 
 /* What replaces an engine when traffic is simulated: shapes, and the price of a step (ns), as a measured run reports
  * them (pleat_serving_get_stats) or as another machine would have them.
- *     step = fixed_ns + prompt_ns * prompt tokens + token_ns * generated tokens + byte_ns * KV bytes read */
+ *     step = fixed_ns + chunk_ns * chunks of prompts + prompt_ns * their tokens + token_ns * generated tokens
+ *            + byte_ns * KV bytes read */
 typedef struct pleat_simulation {
     size_t size_bytes;
     uint32_t n_lanes;     /* lanes of a sequence: layers * KV heads */
@@ -127,6 +128,7 @@ typedef struct pleat_simulation {
     uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* limits of an engine (engine.h) */
     double fixed_ns, prompt_ns, token_ns, byte_ns;                       /* prices of a step's parts */
     double swap_bytes_per_s;                                             /* > 0 */
+    double chunk_ns; /* price of a prompt's chunk, whatever its length */
 } pleat_simulation;
 
 /* Like pleat_serving_create(), without a model: tokens are not looked at but to compare prefixes, every request runs to
@@ -379,6 +381,7 @@ typedef struct pleat_serving_stats {
         store_tokens;      /* requests that began from a prefix of the store, and its tokens: a part of `hits`
                                         * and `hit_tokens` */
     uint64_t store_costly; /* prefixes that the store has, and that were cheaper to compute or had no room */
+    double chunk_ns;       /* one more price: of a prompt's chunk, whatever its length */
 } pleat_serving_stats;
 PLEAT_API void pleat_serving_get_stats(const pleat_serving *serving, pleat_serving_stats *out);
 

@@ -66,7 +66,9 @@ static pleat_status open_seq(pleat_serving *s, const pleat__request *r, pleat__k
     const pleat__image *image = &PLEAT__SWAPPED(r)->image;
     const uint64_t start_ns = b->clock_ns(b->ctx);
     PLEAT_TRY(b->restore(b->ctx, image, base, out));
-    pleat__cost_observe_swap(&s->cost, image->n_bytes, b->clock_ns(b->ctx) - start_ns);
+    const uint64_t ns = b->clock_ns(b->ctx) - start_ns;
+    pleat__cost_observe_swap(&s->cost, image->n_bytes, ns);
+    s->step.swap_ns += ns;
     return PLEAT_OK;
 }
 

@@ -313,14 +313,15 @@ static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t 
     simulated *s = ctx;
     (void)likeliest;
     uint64_t n_taken = 0, n_read = 0;
-    uint32_t n_prompt = 0, n_generated = 0;
+    pleat__step_load load = {0};
     for (uint32_t i = 0; i < n_items; i++) {
         sim_seq *q = seq_of(s, items[i].seq);
         PLEAT_FAIL_IF(items[i].n_tokens > q->max_tokens - q->held.n_tokens, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                       "step: item %u would pass the %u tokens that it was opened for", i, q->max_tokens);
         n_taken += plan_step(s, q, items[i].n_tokens, items[i].flags).n_taken;
-        n_prompt += items[i].n_tokens > 1 ? items[i].n_tokens : 0;
-        n_generated += items[i].n_tokens == 1;
+        load.n_chunks += items[i].n_tokens > 1;
+        load.n_prompt += items[i].n_tokens > 1 ? items[i].n_tokens : 0;
+        load.n_generated += items[i].n_tokens == 1;
         n_read += items[i].n_tokens == 1 ? pages_held(s, q) : 0;
     }
     if (n_taken > n_free(s)) return PLEAT_AGAIN;
@@ -331,7 +332,8 @@ static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t 
         if (step.copies_next) copy_first_col(s, q);
         hold(s, q, &step.after);
     }
-    wind_on(s, pleat__cost_step_ns(&s->cost, n_prompt, n_generated, bytes_read(s, n_read)));
+    load.kv_bytes = bytes_read(s, n_read);
+    wind_on(s, pleat__cost_step_ns(&s->cost, &load));
     return PLEAT_OK;
 }
 
@@ -530,9 +532,11 @@ static pleat_status check_simulation(const pleat_simulation *o, pleat_error *err
             "max_items %u is not from 1 to max_seqs %u", o->max_items, o->max_seqs);
     REQUIRE(o->max_tokens >= 1 && o->max_tokens <= 1u << 24 && o->chunk_tokens >= 1 && o->step_tokens >= 1,
             "max_tokens, chunk_tokens and step_tokens must be at least 1");
-    REQUIRE(is_price(o->fixed_ns) && is_price(o->prompt_ns) && is_price(o->token_ns) && is_price(o->byte_ns),
+    REQUIRE(is_price(o->fixed_ns) && is_price(o->chunk_ns) && is_price(o->prompt_ns) && is_price(o->token_ns) &&
+                is_price(o->byte_ns),
             "a price is not from 0 to %g ns", MAX_PRICE_NS);
-    REQUIRE(o->fixed_ns + o->prompt_ns + o->token_ns + o->byte_ns > 0, "all prices are 0: time would stand still");
+    REQUIRE(o->fixed_ns + o->chunk_ns + o->prompt_ns + o->token_ns + o->byte_ns > 0,
+            "all prices are 0: time would stand still");
     REQUIRE(o->swap_bytes_per_s > 0 && isfinite(o->swap_bytes_per_s), "swap_bytes_per_s is not above 0");
 #undef REQUIRE
     return PLEAT_OK;
@@ -605,6 +609,7 @@ pleat_status pleat__backend_simulated(const pleat_simulation *simulation, const 
     s->al = al;
     s->opt = *simulation;
     s->cost = (pleat__serving_cost){.fixed_ns = simulation->fixed_ns,
+                                    .chunk_ns = simulation->chunk_ns,
                                     .prompt_ns = simulation->prompt_ns,
                                     .token_ns = simulation->token_ns,
                                     .byte_ns = simulation->byte_ns};

@@ -31,8 +31,10 @@ static bool swap_pays(const pleat_serving *s, const pleat__request *r, pleat__ke
     const uint32_t n_prompt = pleat__min_u32(run->n_stored, r->n_prompt);
     const uint32_t n_kept = base.v ? s->prefixes.kept[base.v].n_tokens : 0;
     const uint64_t kv_bytes = run->n_pages * s->backend.shape.page_bytes;
-    return pleat__cost_swap_ns(&s->cost, n_bytes) <
-           pleat__cost_recompute_ns(&s->cost, n_prompt - n_kept, run->n_stored - n_prompt, s->n_running - 1, kv_bytes);
+    const uint32_t n_chunks = pleat__div_up_u32(n_prompt - n_kept, s->backend.shape.chunk_tokens);
+    return pleat__cost_swap_ns(&s->cost, n_bytes) < pleat__cost_recompute_ns(&s->cost, n_chunks, n_prompt - n_kept,
+                                                                             run->n_stored - n_prompt, s->n_running - 1,
+                                                                             kv_bytes);
 }
 
 bool pleat__serving_save_image(pleat_serving *s, const pleat__request *r, pleat__kept_id base, pleat__image *out) {
@@ -47,6 +49,7 @@ bool pleat__serving_save_image(pleat_serving *s, const pleat__request *r, pleat_
     pleat__serving_resume(s, paused, true);
     if (status != PLEAT_OK) return false;
     pleat__cost_observe_swap(&s->cost, out->n_bytes, out->moved_ns);
+    s->step.swap_ns += out->moved_ns;
     return true;
 }
 

@@ -47,6 +47,7 @@ void pleat_serving_get_stats(const pleat_serving *s, pleat_serving_stats *out) {
     out->tokens_moved = work.tokens_moved;
     out->pages_returned = work.pages_returned;
     out->fixed_ns = s->cost.fixed_ns;
+    out->chunk_ns = s->cost.chunk_ns;
     out->prompt_ns = s->cost.prompt_ns;
     out->token_ns = s->cost.token_ns;
     out->byte_ns = s->cost.byte_ns;

@@ -116,6 +116,9 @@ typedef struct pleat__serving_step {
     pleat__request *finished; /* list of those that events point into */
     uint64_t occupied_pages;  /* pages that were used and not evictable when the step was planned */
     uint64_t elsewhere_ns;    /* time of this step in the backend and the sampler */
+    pleat__step_load load;    /* of the last such call */
+    uint32_t n_runs;          /* calls of the backend in this step */
+    uint64_t swap_ns;         /* what images took in this step, on the backend's clock */
     uint64_t n_idle_in_row;   /* idle steps in a row up to now */
 } pleat__serving_step;
 

@@ -250,6 +250,7 @@ pleat_status pleat_serving_create_simulated(const pleat_simulation *simulation, 
     PLEAT_TRY(begin_create(opt, &s, err));
     PLEAT_TRY(end_create(s, pleat__backend_simulated(simulation, &s->al, &s->backend, err), opt, out, err));
     s->cost = (pleat__serving_cost){.fixed_ns = simulation->fixed_ns,
+                                    .chunk_ns = simulation->chunk_ns,
                                     .prompt_ns = simulation->prompt_ns,
                                     .token_ns = simulation->token_ns,
                                     .byte_ns = simulation->byte_ns,

@@ -144,25 +144,32 @@ static uint32_t preempt_lowest(pleat_serving *s, uint32_t n) {
     return n_left;
 }
 
-/* One call of the backend, and what it teaches about prices. */
+/* One call of the backend. */
 static pleat_status run_items(pleat_serving *s, uint32_t first, uint32_t n, pleat_error *err) {
     const pleat_engine_item *items = s->step.items;
-    uint32_t n_prompt = 0, n_single = 0;
+    pleat__step_load load = {0};
     uint64_t n_pages = 0;
     for (uint32_t i = first; i < first + n; i++) {
         const bool is_single = items[i].n_tokens == 1;
-        n_single += is_single;
-        n_prompt += is_single ? 0 : items[i].n_tokens;
+        load.n_generated += is_single;
+        load.n_chunks += !is_single;
+        load.n_prompt += is_single ? 0 : items[i].n_tokens;
         n_pages += is_single ? PLEAT__RUNNING(s->step.requests[i])->n_pages : 0;
     }
-    const uint64_t paused = pleat__serving_pause(), start_ns = s->backend.clock_ns(s->backend.ctx);
+    load.kv_bytes = n_pages * s->backend.shape.page_bytes;
+    const uint64_t paused = pleat__serving_pause();
     pleat_token *likeliest = s->backend.shape.finds_likeliest ? s->step.likeliest + first : NULL;
     const pleat_status status = s->backend.run(s->backend.ctx, items + first, n, likeliest, err);
-    const uint64_t ns = s->backend.clock_ns(s->backend.ctx) - start_ns;
     pleat__serving_resume(s, paused, false);
-    if (status == PLEAT_OK)
-        pleat__cost_observe_step(&s->cost, n_prompt, n_single, n_pages * s->backend.shape.page_bytes, ns);
+    s->step.load = load;
+    s->step.n_runs += status != PLEAT_AGAIN;
     return status;
+}
+
+/* What a step of ns teaches about prices: what is decided and chosen is part of it, and images are not. */
+static void learn(pleat_serving *s, uint64_t ns) {
+    if (s->step.n_runs == 1 && ns > s->step.swap_ns)
+        pleat__cost_observe_step(&s->cost, &s->step.load, ns - s->step.swap_ns);
 }
 
 /* ---- what became of an item ------------------------------------------------------------------------------------------ */
@@ -422,7 +429,7 @@ pleat_status pleat_serving_step(pleat_serving *s, pleat_error *err) {
     if (pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched) == 0)
         return s->step.n_events > 0 ? PLEAT_OK : PLEAT_AGAIN;
     const uint64_t start_ns = pleat__clock_ns(), clock_ns = s->backend.clock_ns(s->backend.ctx);
-    s->step.elsewhere_ns = 0;
+    s->step.elsewhere_ns = s->step.swap_ns = s->step.n_runs = 0;
     s->step.tried.v = 0;
     uint32_t n_ran = 0;
     pleat__sched_plan plan;
@@ -431,7 +438,9 @@ pleat_status pleat_serving_step(pleat_serving *s, pleat_error *err) {
     if (status == PLEAT_OK) status = run_plan(s, &plan, &n_ran, err);
     close_step(s, plan.n_run, n_ran);
     if (s->step.n_idle_in_row >= IDLE_MAX && s->n_running == 0 && s->inbox.pinned_pages > 0) fail_first(s);
-    s->stats.step_ns += s->backend.clock_ns(s->backend.ctx) - clock_ns;
+    const uint64_t step_ns = s->backend.clock_ns(s->backend.ctx) - clock_ns;
+    if (status == PLEAT_OK) learn(s, step_ns);
+    s->stats.step_ns += step_ns;
     s->stats.schedule_ns += pleat__clock_ns() - start_ns - s->step.elsewhere_ns;
     if (status == PLEAT_E_MEMORY) (void)pleat__error_set(err, status, PLEAT_NOWHERE, "serving: out of memory");
     return status;

@@ -58,7 +58,8 @@ static bool make_head(const pleat_serving *s, const pleat__request *r, uint32_t 
 }
 
 static double compute_ns(const pleat_serving *s, uint32_t n_tokens) {
-    return pleat__cost_recompute_ns(&s->cost, n_tokens, 0, 0, 0);
+    const uint32_t n_chunks = pleat__div_up_u32(n_tokens, s->backend.shape.chunk_tokens);
+    return pleat__cost_recompute_ns(&s->cost, n_chunks, n_tokens, 0, 0, 0);
 }
 
 /* Of a byte that has been read, until its tokens can be gone on from. */

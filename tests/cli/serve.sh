@@ -35,7 +35,7 @@ fails 2 "--watermarks: '0.5' is not 2 numbers, LOW,HIGH: of the pool" bench serv
 fails 2 "--watermarks: 'nan' is not a number" bench serve --watermarks nan,1
 fails 2 "--arch needs --simulate: it has no weights to run" bench serve --arch llama3-8b --synthetic chat --pool-bytes 1MiB
 fails 2 "--arch needs --prices" bench serve --simulate --arch llama3-8b --synthetic chat --pool-bytes 1MiB
-fails 2 "--prices: '1,2' is not 4 to 5 numbers: ns of a step" bench serve --simulate -m x --synthetic chat --pool-bytes 1MiB --prices 1,2
+fails 2 "--prices: '1,2' is not 4 to 6 numbers: ns of a step" bench serve --simulate -m x --synthetic chat --pool-bytes 1MiB --prices 1,2
 fails 2 "--prices needs --simulate" bench serve -m x --synthetic chat --pool-bytes 1MiB --prices 1,2,3,4
 fails 2 "--fractions needs --simulate" bench serve -m x --synthetic chat --pool-bytes 1MiB --fractions 0.5
 fails 2 "--arch and -m exclude each other" bench serve -m x --arch llama3-8b --synthetic chat --pool-bytes 1MiB

@@ -61,8 +61,8 @@ static const option_row rows[] = {
      KIND_F32, AT(al_most), 0, 1e6, .excludes = "simulate", .because = "nothing is compressed in a simulation"},
 
     {GROUP_SIMULATION, "simulate", NULL, NULL, "the scheduler alone, in simulated time", KIND_SWITCH, AT(simulate)},
-    {GROUP_SIMULATION, "prices", NULL, "X,..", "ns of a step, and in it of a prompt token, a generated one, a KV byte[, a swapped byte]",
-     KIND_FLOATS, AT(prices), 0, 1e12, .min_n = 4, .max_n = 5, .needs = "simulate"},
+    {GROUP_SIMULATION, "prices", NULL, "X,..", "ns of a step, and in it of a prompt token, a generated one, a KV byte[, a swapped byte[, a prompt's chunk]]",
+     KIND_FLOATS, AT(prices), 0, 1e12, .min_n = 4, .max_n = 6, .needs = "simulate"},
     {GROUP_SIMULATION, "fractions", NULL, "X,..", "of its pages that a sequence keeps, one for each spec (default: what the spec does)",
      KIND_FLOATS, AT(fractions), 1e-3, 1, .needs = "simulate"},
 

@@ -225,9 +225,9 @@ static json_t *params_json(const serve_setup *setup, const trace *t, const serve
 
 /* What a step costs: of a simulation what was assumed, of an engine what was seen. */
 static json_t *prices_json(const pleat_serving_stats *s) {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "fixed_ns", json_number(s->fixed_ns), "prompt_ns",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "fixed_ns", json_number(s->fixed_ns), "prompt_ns",
                      json_number(s->prompt_ns), "token_ns", json_number(s->token_ns), "byte_ns",
-                     json_number(s->byte_ns), "swap_ns", json_number(s->swap_ns));
+                     json_number(s->byte_ns), "swap_ns", json_number(s->swap_ns), "chunk_ns", json_number(s->chunk_ns));
 }
 
 static json_t *row_json(const serve_setup *setup, const trace *t, const serve_result *r, uint32_t spec,

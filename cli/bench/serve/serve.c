@@ -46,9 +46,9 @@ static int has_thresholds(const serve_options *o) {
 
 /* What no row can say. */
 static int check_options(const serve_options *o) {
-    const float *price = o->prices.v;
+    const float *price = o->prices.v, chunk = o->prices.n > 5 ? price[5] : 0;
     if (service_check(&o->service) != CLI_OK) return CLI_USAGE;
-    if (o->prices.n && !(price[0] + price[1] + price[2] + price[3] > 0))
+    if (o->prices.n && !(price[0] + price[1] + price[2] + price[3] + chunk > 0))
         return usage_error("--prices: all are 0, so that time would stand still");
     if (o->steady && o->rate > 0 && isfinite(o->rate))
         return usage_error("--steady lets requests come all at once: --rate is inf");

@@ -176,6 +176,7 @@ static int measure_prices(const serve_setup *setup, pleat_engine *engine, uint32
         s->prompt_ns = stats.prompt_ns;
         s->token_ns = stats.token_ns;
         s->byte_ns = stats.byte_ns;
+        s->chunk_ns = stats.chunk_ns;
     }
     pleat_serving_destroy(&serving);
     return status == PLEAT_AGAIN ? CLI_OK : cli_fail("the trial run failed", status, &err);
@@ -205,6 +206,7 @@ static void given_prices(const serve_options *o, pleat_simulation *s) {
     s->prompt_ns = (double)v[1];
     s->token_ns = (double)v[2];
     s->byte_ns = (double)v[3];
+    s->chunk_ns = o->prices.n > 5 ? (double)v[5] : 0;
     s->swap_bytes_per_s = 1e9 / (o->prices.n > 4 && v[4] > 0 ? (double)v[4] : swap_default_ns);
 }
 

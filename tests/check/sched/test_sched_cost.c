@@ -6,19 +6,20 @@
 #include "check.h"
 #include "sched/cost.h"
 
-/* 2 ms a step, 0.4 ms a token of a prompt, 0.1 ms a generation, 15 GB/s of KV; swaps at 10 GB/s. */
+/* 2 ms a step, 3 ms a chunk of a prompt and 0.4 ms a token of it, 0.1 ms a generation, 15 GB/s of KV; swaps at 10 GB/s. */
 static const pleat__serving_cost truth = {
-    .fixed_ns = 2e6, .prompt_ns = 4e5, .token_ns = 1e5, .byte_ns = 1 / 15.0, .swap_ns = 0.1};
+    .fixed_ns = 2e6, .chunk_ns = 3e6, .prompt_ns = 4e5, .token_ns = 1e5, .byte_ns = 1 / 15.0, .swap_ns = 0.1};
 
 static void check_prices(const pleat__serving_cost *got, const pleat__serving_cost *want, double tol) {
     CHECK_NEAR(got->fixed_ns, want->fixed_ns, tol * want->fixed_ns);
+    CHECK_NEAR(got->chunk_ns, want->chunk_ns, tol * want->chunk_ns);
     CHECK_NEAR(got->prompt_ns, want->prompt_ns, tol * want->prompt_ns);
     CHECK_NEAR(got->token_ns, want->token_ns, tol * want->token_ns);
     CHECK_NEAR(got->byte_ns, want->byte_ns, tol * want->byte_ns);
 }
 
 static void check_sane(const pleat__serving_cost *c) {
-    const double prices[] = {c->fixed_ns, c->prompt_ns, c->token_ns, c->byte_ns, c->swap_ns};
+    const double prices[] = {c->fixed_ns, c->chunk_ns, c->prompt_ns, c->token_ns, c->byte_ns, c->swap_ns};
     for (uint32_t i = 0; i < CHECK_COUNT(prices); i++) CHECK(isfinite(prices[i]) && prices[i] >= 0);
 }
 
@@ -26,16 +27,29 @@ static void check_sane(const pleat__serving_cost *c) {
 static void observe_traffic(pleat__serving_cost *c, const pleat__serving_cost *t, int n, double noise) {
     for (int i = 0; i < n; i++) {
         const uint64_t kind = check_below(4);
-        const uint32_t n_prompt = kind >= 2 ? (uint32_t)check_between(1, 512) : 0;
-        const uint32_t n_generated = kind == 3 ? 0 : (uint32_t)check_between(1, 64);
-        const uint64_t kv_bytes = n_generated * check_below(4000000);
-        const double ns = pleat__cost_step_ns(t, n_prompt, n_generated, kv_bytes);
-        pleat__cost_observe_step(c, n_prompt, n_generated, kv_bytes,
-                                 (uint64_t)llround(ns * check_uniform(1 - noise, 1 + noise)));
+        pleat__step_load load = {.n_chunks = kind >= 2 ? (uint32_t)check_between(1, 3) : 0,
+                                 .n_generated = kind == 3 ? 0 : (uint32_t)check_between(1, 64)};
+        load.n_prompt = load.n_chunks > 0 ? (uint32_t)check_between(load.n_chunks, 512) : 0;
+        load.kv_bytes = load.n_generated * check_below(4000000);
+        const double ns = pleat__cost_step_ns(t, &load);
+        pleat__cost_observe_step(c, &load, (uint64_t)llround(ns * check_uniform(1 - noise, 1 + noise)));
         const uint64_t n_bytes = check_between(1000, 1000000000);
         pleat__cost_observe_swap(c, n_bytes, (uint64_t)llround((double)n_bytes * t->swap_ns));
     }
 }
+
+/* Steps of generation, and of one chunk of a prompt. */
+static pleat__step_load generation(uint32_t n, uint64_t kv_bytes) {
+    return (pleat__step_load){.n_generated = n, .kv_bytes = kv_bytes};
+}
+
+static pleat__step_load prompt(uint32_t n) { return (pleat__step_load){.n_chunks = 1, .n_prompt = n}; }
+
+static void observe(pleat__serving_cost *c, pleat__step_load load, uint64_t ns) {
+    pleat__cost_observe_step(c, &load, ns);
+}
+
+static double price_of(const pleat__serving_cost *c, pleat__step_load load) { return pleat__cost_step_ns(c, &load); }
 
 static const pleat__serving_cost guesses[] = {
     {0},
@@ -52,7 +66,7 @@ static void test_finds_true_prices(void) {
         CHECK_NEAR(c.swap_ns, truth.swap_ns, 0.01 * truth.swap_ns);
         /* The machine becomes half as fast. */
         const pleat__serving_cost slow = {
-            .fixed_ns = 4e6, .prompt_ns = 8e5, .token_ns = 2e5, .byte_ns = 2 / 15.0, .swap_ns = 0.2};
+            .fixed_ns = 4e6, .chunk_ns = 6e6, .prompt_ns = 8e5, .token_ns = 2e5, .byte_ns = 2 / 15.0, .swap_ns = 0.2};
         observe_traffic(&c, &slow, 1500, 0);
         check_prices(&c, &slow, 0.01);
         CHECK_NEAR(c.swap_ns, slow.swap_ns, 0.01 * slow.swap_ns);
@@ -64,9 +78,9 @@ static void test_mean(void) {
     for (int first = 0; first < 3; first++) {
         pleat__serving_cost c = {.fixed_ns = first * 5e6};
         for (int i = 0; i < 2000; i++) {
-            pleat__cost_observe_step(&c, 0, 50, 4000000000u, i % 8 == 3 ? 9000000 : 6000000);
+            observe(&c, generation(50, 4000000000u), i % 8 == 3 ? 9000000 : 6000000);
             if (i < 300) continue;
-            const double got = pleat__cost_step_ns(&c, 0, 50, 4000000000u);
+            const double got = price_of(&c, generation(50, 4000000000u));
             CHECK(fabs(got / 6.375e6 - 1) < 0.02);
         }
     }
@@ -78,10 +92,10 @@ static void test_noise(void) {
     pleat__serving_cost c = {0};
     for (int i = 0; i < 2000; i++) {
         observe_traffic(&c, &truth, 1, 0.1);
-        if (i % 100 == 50) pleat__cost_observe_step(&c, 0, 20, 30000000, 1000000000);
+        if (i % 100 == 50) observe(&c, generation(20, 30000000), 1000000000);
         if (i < 200) continue;
-        const double got = pleat__cost_step_ns(&c, 100, 30, 60000000);
-        const double want = pleat__cost_step_ns(&truth, 100, 30, 60000000);
+        const pleat__step_load mixed = {1, 100, 30, 60000000};
+        const double got = price_of(&c, mixed), want = price_of(&truth, mixed);
         CHECK_NEAR(got, want, 0.15 * want);
     }
     check_prices(&c, &truth, 0.5);
@@ -91,22 +105,23 @@ static void test_keeps_guesses(void) {
     const pleat__serving_cost guess = {
         .fixed_ns = 3e6, .prompt_ns = 7e5, .token_ns = 2e5, .byte_ns = 0.03, .swap_ns = 0.3};
     pleat__serving_cost c = guess;
-    pleat__cost_observe_step(&c, 0, 0, 0, 1000000); /* none of these tells anything */
-    pleat__cost_observe_step(&c, 5, 5, 5, 0);
+    observe(&c, generation(0, 0), 1000000); /* none of these tells anything */
+    observe(&c, (pleat__step_load){1, 5, 5, 5}, 0);
     pleat__cost_observe_swap(&c, 0, 1000);
     pleat__cost_observe_swap(&c, 1000, 0);
     CHECK_EQ_MEM(&c, &guess, sizeof c);
     for (int i = 0; i < 50; i++) /* prompts alone */
-        pleat__cost_observe_step(&c, 100, 0, 0, (uint64_t)(guess.fixed_ns + 100 * 4e5));
+        observe(&c, prompt(100), (uint64_t)(guess.fixed_ns + 100 * 4e5));
     CHECK_NEAR(c.prompt_ns, 4e5, 1);
+    CHECK_NEAR(c.chunk_ns, 0, 1);
     CHECK(c.fixed_ns == guess.fixed_ns && c.token_ns == guess.token_ns && c.byte_ns == guess.byte_ns);
     CHECK(c.swap_ns == guess.swap_ns);
     for (int i = 0; i < 50; i++) /* generation that reads no KV */
-        pleat__cost_observe_step(&c, 0, 1 + (uint32_t)i % 8, 0, (uint64_t)(2e6 + 1e5 * (1 + i % 8)));
+        observe(&c, generation(1 + (uint32_t)i % 8, 0), (uint64_t)(2e6 + 1e5 * (1 + i % 8)));
     CHECK_NEAR(c.fixed_ns, 2e6, 2e4);
     CHECK_NEAR(c.token_ns, 1e5, 1e3);
     CHECK(c.byte_ns == guess.byte_ns && c.swap_ns == guess.swap_ns);
-    CHECK_NEAR(c.prompt_ns, 4e5 + 1e4, 5e2); /* what the fixed part lost */
+    CHECK_NEAR(price_of(&c, prompt(100)), guess.fixed_ns + 100 * 4e5, 5e4); /* what the fixed part lost */
 }
 
 /* Always the same number of generations: fixed and token cannot be told apart.  Their sum is found, and each moves no
@@ -115,7 +130,7 @@ static void test_what_steps_do_not_tell_apart(void) {
     pleat__serving_cost c = {.fixed_ns = 1e6, .token_ns = 1e5, .byte_ns = 0.1};
     for (uint64_t i = 0; i < 500; i++) {
         const uint64_t kv_bytes = i * 100000;
-        pleat__cost_observe_step(&c, 0, 8, kv_bytes, (uint64_t)(3.6e6 + 0.1 * (double)kv_bytes));
+        observe(&c, generation(8, kv_bytes), (uint64_t)(3.6e6 + 0.1 * (double)kv_bytes));
     }
     CHECK_NEAR(c.fixed_ns + 8 * c.token_ns, 3.6e6, 3.6e4);
     CHECK_NEAR(c.byte_ns, 0.1, 0.001);
@@ -134,10 +149,13 @@ static void test_any_observation(void) {
     for (uint64_t round = 0; round < n_rounds && check_failures() == 0; round++) {
         if (round % 1000 == 0) c = guesses[check_below(CHECK_COUNT(guesses))];
         const uint32_t n_prompt = (uint32_t)any_u64(), n_generated = (uint32_t)any_u64();
-        pleat__cost_observe_step(&c, check_below(2) ? n_prompt : 0, n_generated, any_u64(), any_u64());
+        const bool has_prompt = check_below(2);
+        const pleat__step_load load = {has_prompt ? 1 + (uint32_t)any_u64() % 8 : 0, has_prompt ? n_prompt : 0,
+                                       n_generated, any_u64()};
+        pleat__cost_observe_step(&c, &load, any_u64());
         pleat__cost_observe_swap(&c, any_u64(), any_u64());
         check_sane(&c);
-        CHECK(isfinite(pleat__cost_step_ns(&c, UINT32_MAX, UINT32_MAX, UINT64_MAX)));
+        CHECK(isfinite(price_of(&c, (pleat__step_load){UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT64_MAX})));
     }
     observe_traffic(&c, &truth, 30000, 0); /* and it is forgotten */
     check_prices(&c, &truth, 0.01);
@@ -148,8 +166,7 @@ static void test_forgetting_does_not_wear_out(void) {
     pleat__serving_cost c = {0};
     observe_traffic(&c, &truth, 400, 0);
     const double byte_ns = c.byte_ns;
-    for (uint32_t i = 0; i < 100000; i++)
-        pleat__cost_observe_step(&c, 0, 1 + i % 32, 0, (uint64_t)(2e6 + 1e5 * (1 + i % 32)));
+    for (uint32_t i = 0; i < 100000; i++) observe(&c, generation(1 + i % 32, 0), (uint64_t)(2e6 + 1e5 * (1 + i % 32)));
     check_sane(&c);
     CHECK_NEAR(c.byte_ns, byte_ns, 0.01 * byte_ns);
     CHECK_NEAR(c.token_ns, 1e5, 1e3);
@@ -157,13 +174,13 @@ static void test_forgetting_does_not_wear_out(void) {
 
 static void test_costs(void) {
     const pleat__serving_cost *t = &truth;
-    CHECK_NEAR(pleat__cost_step_ns(t, 0, 0, 0), 2e6, 1e-3);
-    CHECK_NEAR(pleat__cost_step_ns(t, 10, 3, 30000000), 2e6 + 4e6 + 3e5 + 2e6, 1e-3);
+    CHECK_NEAR(price_of(t, generation(0, 0)), 2e6, 1e-3);
+    CHECK_NEAR(price_of(t, (pleat__step_load){2, 10, 3, 30000000}), 2e6 + 6e6 + 4e6 + 3e5 + 2e6, 1e-3);
     CHECK_NEAR(pleat__cost_swap_ns(t, 1000000), 2e5, 1e-6);
-    CHECK_NEAR(pleat__cost_recompute_ns(t, 100, 0, 0, 0), 2e6 + 4e7, 1e-3);
-    CHECK_NEAR(pleat__cost_recompute_ns(t, 0, 10, 0, 15000000), 10 * (2e6 + 1e5 + 1e6), 1e-3);
-    CHECK_NEAR(pleat__cost_recompute_ns(t, 100, 10, 3, 15000000), 5e5 + 4e7 + 10 * (5e5 + 1e5 + 1e6), 1e-3);
-    CHECK(isfinite(pleat__cost_recompute_ns(t, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT64_MAX)));
+    CHECK_NEAR(pleat__cost_recompute_ns(t, 2, 100, 0, 0, 0), 4e6 + 6e6 + 4e7, 1e-3);
+    CHECK_NEAR(pleat__cost_recompute_ns(t, 0, 0, 10, 0, 15000000), 10 * (2e6 + 1e5 + 1e6), 1e-3);
+    CHECK_NEAR(pleat__cost_recompute_ns(t, 1, 100, 10, 3, 15000000), 5e5 + 3e6 + 4e7 + 10 * (5e5 + 1e5 + 1e6), 1e-3);
+    CHECK(isfinite(pleat__cost_recompute_ns(t, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT64_MAX)));
 }
 
 static const check_test tests[] = {

@@ -27,15 +27,16 @@ static pleat_status priced_run(void *ctx, const pleat_engine_item *items, uint32
                                pleat_error *err) {
     priced *p = ctx;
     uint64_t n_pages = 0;
-    uint32_t n_prompt = 0, n_generated = 0;
+    pleat__step_load load = {0};
     for (uint32_t i = 0; i < n_items; i++) {
-        n_prompt += items[i].n_tokens > 1 ? items[i].n_tokens : 0;
-        n_generated += items[i].n_tokens == 1;
+        load.n_chunks += items[i].n_tokens > 1;
+        load.n_prompt += items[i].n_tokens > 1 ? items[i].n_tokens : 0;
+        load.n_generated += items[i].n_tokens == 1;
         n_pages += items[i].n_tokens == 1 ? p->on.pages_of(p->on.ctx, items[i].seq) : 0;
     }
     const pleat_status status = p->on.run(p->on.ctx, items, n_items, likeliest, err);
-    if (status == PLEAT_OK)
-        p->now_ns += pleat__cost_step_ns(&prices, n_prompt, n_generated, n_pages * p->on.shape.page_bytes);
+    load.kv_bytes = n_pages * p->on.shape.page_bytes;
+    if (status == PLEAT_OK) p->now_ns += pleat__cost_step_ns(&prices, &load);
     return status;
 }
 

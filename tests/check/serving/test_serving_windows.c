@@ -120,12 +120,13 @@ static pleat_status b_run(void *ctx, const pleat_engine_item *items, uint32_t n_
     (void)likeliest;
     pleat_cache_item in[MAX_ITEMS];
     uint64_t bits[MAX_ITEMS] = {0}, n_pages = 0;
-    uint32_t n_prompt = 0, n_generated = 0;
+    pleat__step_load load = {0};
     (void)err;
     for (uint32_t i = 0; i < n_items; i++) {
         in[i] = (pleat_cache_item){items[i].seq, items[i].n_tokens, items[i].flags};
-        n_prompt += items[i].n_tokens > 1 ? items[i].n_tokens : 0;
-        n_generated += items[i].n_tokens == 1;
+        load.n_chunks += items[i].n_tokens > 1;
+        load.n_prompt += items[i].n_tokens > 1 ? items[i].n_tokens : 0;
+        load.n_generated += items[i].n_tokens == 1;
         n_pages += items[i].n_tokens == 1 ? pleat_cache_pages_held(b->cache, items[i].seq) : 0;
     }
     const pleat_status status = pleat_cache_begin(b->cache, in, n_items);
@@ -141,7 +142,8 @@ static pleat_status b_run(void *ctx, const pleat_engine_item *items, uint32_t n_
     note_items(b, items, n_items, bits);
     pleat_cache_traits t = {.size_bytes = sizeof t};
     CHECK_STATUS(pleat_cache_get_traits(b->cache, &t), PLEAT_OK);
-    b->now_ns += pleat__cost_step_ns(&prices, n_prompt, n_generated, n_pages * t.page_bytes);
+    load.kv_bytes = n_pages * t.page_bytes;
+    b->now_ns += pleat__cost_step_ns(&prices, &load);
     return PLEAT_OK;
 }
 
