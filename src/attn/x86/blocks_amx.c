@@ -7,13 +7,7 @@
  * of the VNNI variant.  A tile that ends before 64 columns reads what lies behind, which meets limbs that are 0.
  */
 #include "attn/x86/blocks_avx512.h"
-
-/* What LDTILECFG reads, palette 1. */
-typedef struct tile_config {
-    uint8_t palette, start_row, zeros[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
+#include "core/x86/amx.h"
 
 /* Registers.  More of them, for the sums of four blocks at once, gain nothing: products follow each other at full speed
  * as it is. */
@@ -26,16 +20,13 @@ typedef struct tile_config {
  * half the time, of dimension 128 in the same (Emerald Rapids, 2026-11). */
 #define FEW_HEADS 2
 
-/* gcc 12 does not know what tile instructions read: stores before this come before them, stores after it after. */
-#define MEMORY_IS_READ(p) __asm__ volatile("" ::"r"(p) : "memory")
-
 static void begin(pleat__blocks_walk *w) {
-    tile_config config = {.palette = 1};
+    pleat__amx_config config = {.palette = 1};
     for (int t = 0; t < N_TILES; t++) {
         config.rows[t] = t == CODES ? COLUMNS / 4 : LIMB_ROWS;
         config.row_bytes[t] = 64;
     }
-    MEMORY_IS_READ(&config);
+    PLEAT__AMX_READS(&config);
     _tile_loadconfig(&config);
     pleat__blocks_begin_avx512(w);
 }
@@ -49,7 +40,7 @@ static void end(pleat__blocks_walk *w) {
 static void dots(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, uint32_t n_heads,
                  pleat__blocks_sums *sums) {
     (void)n_heads;
-    MEMORY_IS_READ(codes);
+    PLEAT__AMX_READS(codes);
     _tile_zero(SUMS);
     for (uint32_t i = 0; i < n_columns; i += COLUMNS, codes += COLUMNS * ROWS, limbs += LIMB_BYTES) {
         _tile_loadd(CODES, codes, VECTOR);

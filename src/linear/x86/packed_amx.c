@@ -21,6 +21,7 @@
  */
 #define VECTOR_BYTES 64
 
+#include "core/x86/amx.h"
 #include "linear/linear_variants.h"
 #include "linear/x86/packed_codes.h"
 
@@ -32,13 +33,6 @@
 #define FAR_BYTES 8192
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
-
-/* What LDTILECFG reads, palette 1. */
-typedef struct tile_config {
-    uint8_t palette, start_row, zeros[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
 
 /* Registers: sums of blocks in turn, the step rows' limbs and the weights. */
 #define HIGH_0 0
@@ -55,17 +49,14 @@ typedef struct block_sums {
     _Alignas(64) int32_t high[MAX_C][ROWS], low[MAX_C][ROWS];
 } block_sums;
 
-/* gcc 12 does not know what tile instructions read: stores before this come before them, stores after it after. */
-#define MEMORY_IS_READ(p) __asm__ volatile("" ::"r"(p) : "memory")
-
 /* For n step rows. */
 static void configure(uint32_t n) {
-    tile_config config = {.palette = 1};
+    pleat__amx_config config = {.palette = 1};
     for (int t = 0; t < N_TILES; t++) {
         config.rows[t] = (uint8_t)(t == WEIGHTS ? SLICE / 4 : n);
         config.row_bytes[t] = t == X_HIGH || t == X_LOW ? SLICE : 4 * ROWS;
     }
-    MEMORY_IS_READ(&config);
+    PLEAT__AMX_READS(&config);
     _tile_loadconfig(&config);
 }
 
@@ -74,7 +65,7 @@ INLINE const uint8_t *slice_codes(pleat__weight_type type, const uint8_t *p, uin
     if (pleat__low_lines(type) == SLICE / 4) return p;
     UNROLL
     for (uint32_t k = 0; k < SLICE / 4; k++) _mm512_store_si512(buffer + LINE_BYTES * k, codes4(type, p, k, 0));
-    MEMORY_IS_READ(buffer);
+    PLEAT__AMX_READS(buffer);
     return buffer;
 }
 
@@ -84,7 +75,7 @@ INLINE void dot_block(const uint32_t n_limbs, const int turn, const uint8_t *w, 
     _tile_loadd(WEIGHTS, w, 4 * ROWS);
     _tile_loadd(X_HIGH, x->codes.limbs.high, stride);
     if (n_limbs == 2) _tile_loadd(X_LOW, x->codes.limbs.low, stride);
-    MEMORY_IS_READ(w);
+    PLEAT__AMX_READS(w);
     if (turn == 0) {
         _tile_zero(HIGH_0);
         _tile_dpbsud(HIGH_0, X_HIGH, WEIGHTS);
