@@ -33,7 +33,7 @@ static bool block_may_have(const float *sums, const int32_t *positions, const pl
     return found;
 }
 
-uint32_t pleat__scan_below_ref(const pleat__tracked *page, uint32_t from, const pleat__scan_bound *bound) {
+static uint32_t below_ref(const pleat__tracked *page, uint32_t from, const pleat__scan_bound *bound) {
     while (from < page->n && !block_may_have(page->sums + from, page->positions + from, bound)) from += BLOCK;
     return from;
 }
@@ -44,7 +44,7 @@ static bool block_has(const int32_t *positions, int32_t wanted) {
     return found;
 }
 
-uint32_t pleat__scan_last_ref(const int32_t *positions, uint32_t n, int32_t wanted) {
+static uint32_t last_ref(const int32_t *positions, uint32_t n, int32_t wanted) {
     for (uint32_t end = pleat__div_up_u32(n, BLOCK) * BLOCK; end > 0; end -= BLOCK) {
         if (!block_has(positions + end - BLOCK, wanted)) continue;
         for (uint32_t i = pleat__min_u32(end, n); i > end - BLOCK; i--)
@@ -54,7 +54,7 @@ uint32_t pleat__scan_last_ref(const int32_t *positions, uint32_t n, int32_t want
 }
 
 void pleat__scan_dsp_init(pleat__scan_dsp *dsp, uint32_t cpu_flags) {
-    *dsp = (pleat__scan_dsp){pleat__scan_below_ref, pleat__scan_last_ref};
+    *dsp = (pleat__scan_dsp){below_ref, last_ref};
 #if PLEAT_X86
     if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
     *dsp = (pleat__scan_dsp){pleat__scan_below_avx2, pleat__scan_last_avx2};

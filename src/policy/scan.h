@@ -72,8 +72,6 @@ struct pleat__scan_dsp {
     pleat__scan_last_fn last;
 };
 
-uint32_t pleat__scan_below_ref(const pleat__tracked *page, uint32_t from, const pleat__scan_bound *bound);
-uint32_t pleat__scan_last_ref(const int32_t *positions, uint32_t n, int32_t wanted);
 uint32_t pleat__scan_below_avx2(const pleat__tracked *page, uint32_t from, const pleat__scan_bound *bound);
 uint32_t pleat__scan_last_avx2(const int32_t *positions, uint32_t n, int32_t wanted);
 uint32_t pleat__scan_below_avx512(const pleat__tracked *page, uint32_t from, const pleat__scan_bound *bound);

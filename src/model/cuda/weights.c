@@ -171,7 +171,8 @@ static pleat_status place_all(walk *w, uint32_t max_tokens) {
     return PLEAT_OK;
 }
 
-const char *pleat__device_weights_lack(const pleat_model *m) {
+/* Why no GPU can run the model, NULL if one can. */
+static const char *lack_of(const pleat_model *m) {
     if (m->n_experts > 0) return "experts";
     if (m->info.n_embd % 32 || m->info.n_ff % 32 || m->info.n_q_heads * m->info.head_dim % 32)
         return "matrices whose rows are no multiple of 32 weights";
@@ -184,7 +185,7 @@ const char *pleat__device_weights_lack(const pleat_model *m) {
 
 static pleat_status init(pleat__device_weights *to, const pleat_model *model, const pleat_allocator *al,
                          pleat_error *err) {
-    const char *lack = pleat__device_weights_lack(model);
+    const char *lack = lack_of(model);
     PLEAT_FAIL_IF(lack, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE, "on a GPU there are no products yet for: %s", lack);
     *to = (pleat__device_weights){.al = *al, .model = model};
     to->layers = pleat__alloc_zero(al, model->info.n_layers, sizeof *to->layers);

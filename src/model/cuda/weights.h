@@ -40,10 +40,8 @@ typedef struct pleat__device_weights {
 pleat_status pleat__device_weights_bytes(const pleat_model *model, uint32_t max_tokens, const pleat_allocator *al,
                                          uint64_t *bytes, pleat_error *err);
 
-/* Why no GPU can run the model, NULL if one can. */
-const char *pleat__device_weights_lack(const pleat_model *model);
-
-/* Pack and send all, to the calling thread's device.  Waits.  The model is not owned.  PLEAT_E_UNSUPPORTED: see lack. */
+/* Pack and send all, to the calling thread's device.  Waits.  The model is not owned.  PLEAT_E_UNSUPPORTED
+ * for a model that no GPU can run; err says why. */
 pleat_status pleat__device_weights_create(const pleat_model *model, uint32_t max_tokens, pleat_workers *workers,
                                           const pleat_allocator *al, pleat__device_weights **out, pleat_error *err);
 
