@@ -29,6 +29,7 @@
 #include "cli/bench/device/device.h"
 #include "cli/lib/common.h"
 #include "cli/lib/load.h"
+#include "cli/lib/machine/free_memory.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/output.h"
 #include "cli/lib/progress.h"
@@ -302,7 +303,7 @@ static int prepare(bench *b, attn_options *o) {
     if (code == CLI_OK) code = load_workers(o->threads, o->common.quiet, &b->workers);
     if (code == CLI_OK) code = bandwidth_init(&b->memory, b->workers);
     if (code == CLI_OK) code = bench_cost_init(&b->cost, &b->noise, b->workers, b->reps);
-    b->budget_bytes = measure_free_bytes() / MEMORY_SHARE;
+    b->budget_bytes = free_memory_bytes() / MEMORY_SHARE;
     return code;
 }
 

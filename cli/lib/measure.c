@@ -5,10 +5,8 @@
 #include "measure.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 double measure_now_s(void) {
     struct timespec t;
@@ -46,14 +44,4 @@ void measure_rng_normal(measure_rng *rng, float *out, size_t n) {
         out[i] = (float)(radius * cos(angle));
         if (i + 1 < n) out[i + 1] = (float)(radius * sin(angle));
     }
-}
-
-uint64_t measure_free_bytes(void) {
-    unsigned long long kib = 0;
-    char line[128];
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %llu", &kib) != 1) kib = 0;
-    if (f) fclose(f);
-    const uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    return kib ? (uint64_t)kib * 1024 : all / 2;
 }

@@ -23,9 +23,6 @@ measure_spread measure_spread_of(double *values, uint32_t n);
 /* The median alone; sorts the values too. */
 double measure_median(double *values, uint32_t n);
 
-/* Bytes of memory that can be had without pushing anything out, or half of what the machine has if nobody says. */
-uint64_t measure_free_bytes(void);
-
 /* A small generator for benchmark data: splitmix64.  A seed is the first state. */
 typedef struct measure_rng {
     uint64_t state;

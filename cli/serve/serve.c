@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "cli/lib/common.h"
-#include "cli/lib/measure.h"
+#include "cli/lib/machine/free_memory.h"
 #include "cli/lib/output.h"
 #include "cli/lib/utf8.h"
 
@@ -85,14 +85,18 @@ static int open_events(server *s) {
 /* Of the machine that holds the pool. */
 static uint64_t free_bytes(const server *s) {
     pleat_device_info info;
-    if (!s->l->n_devices) return measure_free_bytes();
+    if (!s->l->n_devices) return free_memory_bytes();
     return pleat_device_get_info(s->l->device, &info, NULL) == PLEAT_OK ? info.free_bytes : 0;
 }
 
 static uint64_t default_pool(const server *s, const pleat_engine_options *engine) {
+    char needs[BYTES_CAP], has[BYTES_CAP];
     const uint64_t one = load_pool_bytes(s->l, engine, 1), all = load_pool_bytes(s->l, engine, s->o->parallel);
-    const uint64_t half = free_bytes(s) / 2 / s->n_served;
+    const uint64_t n_free = free_bytes(s) / s->n_served, half = n_free / 2;
     const uint64_t wanted = all < half ? all : half;
+    if (one > n_free && !s->o->common.quiet)
+        cli_note("a text of %u tokens takes %s, and %s of memory are free; -c or --pool-bytes makes the pool smaller",
+                 engine->max_tokens, print_bytes(needs, one), print_bytes(has, n_free));
     return wanted > one ? wanted : one;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/machine/free_memory.h"
 #include "cli/lib/output.h"
 #include "cli/lib/progress.h"
 #include "cli/lib/shape/archs.h"
@@ -365,7 +366,7 @@ static int fill(const tensors *list, unsigned char *data, int is_quiet) {
 /* Whether there is memory for the model and for what engines pack of it, and where it is. */
 static int take_memory(made_model *m, uint64_t n_packed, int is_quiet) {
     char need[BYTES_CAP], room[BYTES_CAP];
-    const uint64_t free_bytes = measure_free_bytes();
+    const uint64_t free_bytes = free_memory_bytes();
     const uint64_t n_needed = m->n_bytes + n_packed;
     print_bytes(need, n_needed);
     print_bytes(room, free_bytes);

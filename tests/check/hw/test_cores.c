@@ -19,47 +19,8 @@
 
 #ifdef __linux__
 #include <sched.h>
-#include <sys/stat.h>
 
-/* A directory that stands for "/", and what was made in it, oldest first. */
-typedef struct fake_root {
-    char dir[64];
-    char *made[64];
-    uint32_t n_made;
-} fake_root;
-
-static bool root_make(fake_root *root) {
-    *root = (fake_root){.dir = "/tmp/check_cores.XXXXXX"};
-    return CHECK(mkdtemp(root->dir) != NULL);
-}
-
-static void note_made(fake_root *root, const char *path) {
-    if (CHECK(root->n_made < 64)) root->made[root->n_made++] = strdup(path);
-}
-
-/* Write a file below the root, and the directories that it needs. */
-static void root_write(fake_root *root, const char *name, const char *text) {
-    char path[256];
-    (void)snprintf(path, sizeof path, "%s%s", root->dir, name);
-    for (char *slash = path + strlen(root->dir) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
-        *slash = 0;
-        if (mkdir(path, 0700) == 0) note_made(root, path);
-        *slash = '/';
-    }
-    FILE *f = fopen(path, "w");
-    if (!CHECK(f != NULL)) return;
-    CHECK(fputs(text, f) >= 0 && fclose(f) == 0);
-    note_made(root, path);
-}
-
-static void root_remove(fake_root *root) {
-    while (root->n_made > 0) {
-        char *path = root->made[--root->n_made];
-        CHECK(remove(path) == 0 || access(path, F_OK) != 0); /* a file that was written twice is gone */
-        free(path);
-    }
-    CHECK(rmdir(root->dir) == 0);
-}
+#include "fake_root.h"
 
 static const uint32_t eight[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
