@@ -65,7 +65,7 @@ static int help(int argc, char **argv) {
         return finish_printing();
     }
     if (help_itself(is_help_flag(argv[2]) ? "help" : argv[2], stdout)) return finish_printing();
-    if (argc == 3 && help_specs(argv[2], stdout)) return finish_printing();
+    if (help_specs(argv[2], stdout)) return finish_printing();
     const command *c = help_find(&all, argc, argv, 2, &n_words);
     if (!c) return help_unknown(&all, argc, argv, 2);
     help_command(c, stdout);

@@ -262,7 +262,10 @@ static void post(server *s, connection *c, const route *r, const char *key, cons
         return;
     }
     char text[256];
-    snprintf(text, sizeof text, "the body is no JSON: %.120s at byte %d", error.text, error.position);
+    if (json_error_code(&error) == json_error_null_character)
+        snprintf(text, sizeof text, "the body has U+0000 before byte %d, which no text has here", error.position);
+    else
+        snprintf(text, sizeof text, "the body is no JSON: %.120s at byte %d", error.text, error.position);
     reply_refuse(c, 400, "", text);
 }
 

@@ -100,6 +100,8 @@ for name in $(fails_with=$("$PLEAT" run -m x -p x --kv nothing 2>&1); sed 's/.*a
 done
 try help specs
 check "help specs is the same" same "$stdout" "$kv"
+try help kv leankv
+check "and so is it with a name behind" same "$stdout" "$kv"
 
 # the names of known models, which are offered, are those that there are
 try plan --arch list --format csv

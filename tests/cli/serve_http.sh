@@ -225,6 +225,7 @@ refuses 400 "max_tokens 5000 are more than the context of 4096" /v1/completions 
 refuses 400 "beside \"stream\": true" /v1/completions '{"prompt": "a", "return_progress": true}'
 refuses 400 "no JSON" /v1/completions '{"prompt": '
 refuses 400 "no JSON" /v1/completions '{"prompt": "a", "prompt": "b"}'
+refuses 400 "the body has U.0000" /v1/completions '{"prompt": "a\u0000b"}'
 refuses 400 "no JSON: maximum parsing depth" /v1/completions "$(python3 -c 'print("[" * 5000)')"
 python3 -c 'print("{\"prompt\": \"a\", \"x\": [" + "[]," * 70000 + "0]}")' >"$scratch/lists"
 refuses 400 "more than 65536" /v1/completions "@$scratch/lists"
@@ -298,14 +299,17 @@ raw 'GET /health HTTP/1.1\nHost: a\n\n\r\n\r\n'
 check "bare line ends" prints "^HTTP/1.1 400 "
 raw 'GET /health HTTP/1.1\r\n\r\n'
 check "no host" prints "^HTTP/1.1 400 "
+check "no host: it says how heads are" prints "one Host"
 raw 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'
 check "chunks" prints "^HTTP/1.1 411 "
 raw 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n'
 check "a body of 100 MB" prints "^HTTP/1.1 413 "
 raw 'GET /health HTTP/3.0\r\nHost: a\r\n\r\n'
 check "another version" prints "^HTTP/1.1 505 "
+check "another version: it says how heads are" prints "HTTP/1.1 and HTTP/1.0"
 raw "GET /health HTTP/1.1\r\nHost: a\r\nX: $(head -c 20000 /dev/zero | tr '\0' x)\r\n\r\n"
 check "a long head" prints "^HTTP/1.1 431 "
+check "a long head: it says how heads are" prints "16384 bytes"
 raw 'GET /health HTTP/1.0\r\n\r\n'
 check "HTTP/1.0 ends the connection" prints '"status":"ok"'
 raw 'GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /version HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'

@@ -251,6 +251,19 @@ static void take_head(connection *c, size_t n_head) {
     }
 }
 
+/* How a head should have been that http_read_head() refuses with `status`. */
+static const char *how_heads_are(int status) {
+    switch (status) {
+        case 411: return "a body needs a Content-Length";
+        case 414: return "a path has 2048 bytes at most, its query included";
+        case 431: return "a request's head has 16384 bytes and 100 fields at most";
+        case 505: return "HTTP/1.1 and HTTP/1.0 are understood here";
+        default:
+            return "this is no request of HTTP/1.1: its lines end in CR LF, it has one Host and one length at most";
+    }
+}
+_Static_assert(HTTP_TARGET_MAX == 2048 && HTTP_HEAD_MAX == 16384 && HTTP_FIELDS_MAX == 100, "as how_heads_are() says");
+
 /* 1: there was a head. */
 static int read_head(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
@@ -268,8 +281,7 @@ static int read_head(connection *c) {
     if (length < 0) {
         memset(&c->head, 0, sizeof c->head);
         c->head.minor = 1;
-        refuse_and_end(c, -length,
-                       length == -411 ? "a body needs a Content-Length" : "this is no request that can be read");
+        refuse_and_end(c, -length, how_heads_are(-length));
         return 1;
     }
     if (!c->has_begun) arm(c, NET_HEAD_S);
