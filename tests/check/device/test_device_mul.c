@@ -325,6 +325,25 @@ static void embeddings_are_rows(void) {
     pleat__device_free(device_tokens);
 }
 
+/* Two rows that are zeros until they get their parts, which are x and zeros: out, as of x itself. */
+static void parted_rows_are_normed_alike(const pleat__device_norm_of *whole, const float *x, const uint16_t *out) {
+    const uint32_t n = 2 * whole->width, bytes = n * (uint32_t)sizeof(float);
+    float *parts = calloc(2 * n, sizeof *parts);
+    memcpy(parts, x, bytes);
+    void *device = device_new(parts, 2ull * bytes), *rows = device_new(parts + n, bytes);
+    pleat__device_norm_of norm = *whole;
+    norm.x = rows;
+    norm.parts = (pleat__device_parts){device, PLEAT__DEVICE_PARTS, 1};
+    CHECK_STATUS(pleat__device_norm(&norm, stream, NULL), PLEAT_OK);
+    bring(parts, rows, bytes);
+    CHECK_EQ_MEM(parts, x, bytes);
+    bring(parts, norm.out, n * sizeof *out);
+    CHECK_EQ_MEM(parts, out, n * sizeof *out);
+    pleat__device_free(device);
+    pleat__device_free(rows);
+    free(parts);
+}
+
 static void norms_and_choices_are_right(void) {
     enum { N = 5, WIDTH = 1056 };
     static float x[N * WIDTH], weight[WIDTH];
@@ -358,6 +377,7 @@ static void norms_and_choices_are_right(void) {
             CHECK_NEAR((double)pleat__f16_to_f32(out[row * WIDTH + i]), want, 1e-3 * fabs(want) + 1e-6);
         }
     }
+    parted_rows_are_normed_alike(&norm, x, out);
     pleat__device_free(dx);
     pleat__device_free(dw);
     pleat__device_free(dout);
