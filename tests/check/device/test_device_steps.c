@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_device_steps.c: steps of an engine on a GPU that fail, and one of more sequences than a layer's block has rows.
+ * test_device_steps.c: calls of an engine on a GPU in which the runtime fails, and a step of more sequences than a layer's
+ * block has rows.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -94,6 +95,57 @@ static void failed_steps_are_given_up(void) {
     text_free(&t);
 }
 
+/* The nth call of the runtime fails in a prompt, a later turn, a fork, an image that leaves beside a step, or one that
+ * comes back.  What is left can be closed, and others go on. */
+static bool way_fails(const text *t, const char *spec, uint64_t nth) {
+    enum { N_PROMPT = 40, N_TURN = 9 };
+    pleat_engine *e = engine_on(t, spec, 1, 4, NULL);
+    float *logits = malloc(t->info.n_vocab * sizeof *logits);
+    const pleat_seq none = {0};
+    pleat_seq seqs[3] = {none, none, none}; /* it, its fork, its image's */
+    pleat_status status[6] = {PLEAT_OK}, worst = PLEAT_OK;
+    const pleat_token *tokens = t->tokens;
+    check_context("%s, call %llu", spec, (unsigned long long)nth);
+    CHECK_STATUS(pleat_engine_open(e, 100, &seqs[0]), PLEAT_OK);
+    pleat__device_fail_at(nth);
+    status[0] = step_one(e, seqs[0], tokens, N_PROMPT, logits, NULL);
+    status[1] = step_one(e, seqs[0], tokens + N_PROMPT, N_TURN, logits, NULL);
+    status[2] = pleat_engine_fork(e, seqs[0], 100, &seqs[1]);
+    const uint64_t n_bytes = pleat_engine_image_bytes(e, seqs[0], none);
+    void *image = n_bytes ? pleat_engine_take_image(e, n_bytes) : NULL;
+    if (image) status[3] = pleat_engine_save_soon(e, seqs[0], none, image, n_bytes);
+    if (image) status[4] = step_one(e, seqs[0], tokens + N_PROMPT + N_TURN, 1, logits, NULL);
+    if (image) status[5] = pleat_engine_restore(e, image, n_bytes, none, &seqs[2]);
+    pleat_engine_drop_image(e, image, image ? n_bytes : 0);
+    pleat__device_fail_at(0);
+    for (size_t i = 0; i < CHECK_COUNT(status); i++) worst = worst ? worst : status[i];
+    check_context("%s, call %llu: %d", spec, (unsigned long long)nth, worst);
+    for (size_t i = 0; i < CHECK_COUNT(seqs); i++)
+        if (seqs[i].v) CHECK_STATUS(pleat_engine_close(e, seqs[i]), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(e, 100, &seqs[0]), PLEAT_OK);
+    CHECK_STATUS(step_one(e, seqs[0], tokens, N_PROMPT, logits, NULL), PLEAT_OK);
+    CHECK_STATUS(step_one(e, seqs[0], tokens, 1, logits, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_close(e, seqs[0]), PLEAT_OK);
+    CHECK(pleat_engine_is_valid(e));
+    CHECK_EQ_U64(pleat_engine_pages_held(e, none), 0);
+    pleat_engine_destroy(&e);
+    free(logits);
+    return worst != PLEAT_OK;
+}
+
+static void failures_leave_nothing(void) {
+    static const char *const specs[] = {"f16", "leankv:ah=3,al=0.05", "novel:budget=30,window=8"};
+    CHECK_DEVICE();
+    text t = text_new(1);
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(specs), 1); i++) {
+        uint32_t n_failed = 0;
+        for (uint64_t nth = 1; nth < 1200 && check_failures() == 0; nth += check_cases(1 + nth / 20, 300))
+            n_failed += way_fails(&t, specs[i], nth);
+        CHECK(n_failed > 0);
+    }
+    text_free(&t);
+}
+
 /* More sequences in a step than a prompt's rows that go through a layer at once. */
 static void many_more_than_a_block(void) {
     CHECK_DEVICE();
@@ -137,6 +189,7 @@ int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"failures of the runtime are told", failures_of_the_runtime_are_told},
         {"failed steps are given up", failed_steps_are_given_up},
+        {"failures leave nothing", failures_leave_nothing},
         {"many more than a block of rows", many_more_than_a_block},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
