@@ -49,6 +49,8 @@ static const option_row rows[] = {
      KIND_TEXT, AT(shape), .words = arch_names, .excludes = "model hf-repo", .stands_for = "model", .because = "give one model"},
     {GROUP_MACHINE, "weights", NULL, "TYPE", "type of random weights: q8_0, q4_k, f16, ... (default q8_0)", KIND_WORD,
      AT(weights), .words = weight_type_names, .needs = "shape", .because = "a file has its own"},
+    {GROUP_MACHINE, "fixed-splits", NULL, NULL, "on a GPU: as serve has it, so that last bits do not depend on what shares a step",
+     KIND_SWITCH, AT(load.fixed_splits), .needs = "device"},
     CPU_MASK_ROW(bench_run_options),
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",
      KIND_SPECS, AT(load.kv), .words = option_spec_names},

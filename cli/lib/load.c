@@ -218,8 +218,9 @@ pleat_engine_options load_engine_options(const load_options *o, const loaded *l,
     opt.first_device = l->device;
     opt.stats = l->stats;
     note_reach(l, &spec, opt.max_tokens);
-    if (!l->n_devices || !o->in_parts) return opt;
-    opt.fixed_splits = !o->free_splits;
+    if (!l->n_devices) return opt;
+    opt.fixed_splits = o->in_parts ? !o->free_splits : o->fixed_splits;
+    if (!o->in_parts) return opt;
     if (!pleat_spec_is_exact(&spec)) /* what follows a prompt would be read token by token */
         opt.chunk_tokens = opt.max_tokens ? opt.max_tokens : l->info.n_ctx;
     return opt;

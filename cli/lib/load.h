@@ -19,7 +19,8 @@ typedef struct load_options {
     uint32_t threads;      /* 0: one for each core */
     uint32_t chunk_tokens; /* most prompt tokens in one step */
     int in_parts;          /* prompts are read in such parts on a GPU too: load_for_serving() */
-    int free_splits;       /* on a GPU bits may depend on what shares a step */
+    int free_splits;       /* where one serves on a GPU, bits may depend on what shares a step */
+    int fixed_splits;      /* elsewhere on a GPU they do not */
     activation_form activations;
     const char *stats;   /* path of the model's statistics; NULL: beside it */
     spec_list kv;        /* what a profile says in the place of its name, once a model is loaded */

@@ -19,6 +19,7 @@ fails 2 "--report asks for what a cache on a GPU" eval --device cuda --report "$
 fails 2 "--device and --simulate exclude each other" bench serve --device cuda -m x --simulate --synthetic fixed --pool-bytes 1MiB
 fails 2 "--device 'cudaa': it is cpu, cuda or cuda:N" serve --device cudaa -m x
 fails 2 "--free-splits needs --device" serve -m x --free-splits
+fails 2 "--fixed-splits needs --device" bench run -m x --fixed-splits
 fails 2 "--kv f32: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2, kvcomp.pack, and leankv" bench attn --device cuda --kv f32
 fails 2 "--kv h2o:.*: on a GPU there are f16" bench attn --device cuda --kv "f16 h2o:budget=512"
 fails 2 "--kv kvcomp:.*: on a GPU there are f16" bench attn --device cuda --kv kvcomp
