@@ -14,7 +14,7 @@
  */
 #include "attn/cuda/prompt_tile.cuh"
 
-#define KEYS 128u
+#define KEYS RECEIVED_KEYS
 #define THREADS 128u
 #define WARP_KEYS 32u
 #define QUERIES 32u
@@ -126,31 +126,16 @@ static __device__ inline void store_sums(float *to, float (&sum)[2][2], uint32_t
     }
 }
 
-/* Of keys that no query comes after, where they have their first split. */
-static __device__ inline void store_nothing(const pleat__prompt_args &args, float *to, uint32_t first, uint32_t n_keys,
-                                            uint32_t split) {
-    const uint32_t key = first + threadIdx.x;
-    if (first / args.every / args.span == split && threadIdx.x < KEYS && key < n_keys) to[key] = 0;
-}
-
 /* Grid: KV heads times blocks of keys times splits, 1, prompts. */
 template <int D> static __global__ void __launch_bounds__(THREADS, 3) receive(const pleat__prompt_args args) {
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ float lse2[N_STAGES][QUERIES];
     constexpr uint32_t tile_bytes = QUERIES * D * 2;
     const pleat__device_prompt_attn &p = args.p;
-    const prompt_seq seq = find_seq(p, blockIdx.z);
-    const prompt_turn turn = take_turn(args.turn_heads[1], p.n_kv_heads);
-    const uint32_t head = turn.head, split = turn.block % args.n_splits, first = turn.block / args.n_splits * KEYS;
-    const uint32_t n_queries = seq.n / args.every;
-    const uint32_t from = max(max(first / args.every, split * args.span), p.first_query);
-    const uint32_t to = min(n_queries, (split + 1) * args.span);
-    float *out = args.n_splits == 1 ? p.received : args.partial + (uint64_t)split * p.n_kv_heads * p.n_tokens;
-    if (first >= seq.n) return;
-    if (from >= to) {
-        store_nothing(args, out + (uint64_t)head * p.n_tokens + seq.first, first, seq.n, split);
-        return;
-    }
+    received_part at;
+    if (!take_part(args, &at)) return;
+    const uint32_t head = at.head, first = at.first, from = at.from, to = at.to;
+    const prompt_seq seq = at.seq;
     const uint32_t tiles = pleat__shared_address(shared);
     uint32_t a[2][D / 16][4];
     take_keys<D>(a, tiles, p.k + (uint64_t)seq.first * p.kv_stride + head * D, p.kv_stride, first, seq.n);
@@ -158,7 +143,7 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) receive(co
     walk w = {p.q + (uint64_t)seq.first * p.q_stride + (uint64_t)head * p.n_group * D,
               p.lse2 + (uint64_t)seq.first * args.lse2_stride + head * p.n_group,
               args.lse2_stride,
-              n_queries,
+              seq.n / args.every,
               from,
               0};
 #pragma unroll
@@ -183,7 +168,7 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) receive(co
         group = 0;
         query += QUERIES;
     }
-    store_sums(out + (uint64_t)head * p.n_tokens + seq.first, sum, key, seq.n, (float)args.every);
+    store_sums(at.out, sum, key, seq.n, (float)args.every);
 }
 
 /* Grid: blocks of keys, KV heads, prompts.  A key's first split is the one that its block is in. */

@@ -21,14 +21,11 @@ typedef struct received_barriers {
 } received_barriers;
 
 /* Where a block stands. */
-typedef struct received_place {
-    prompt_seq seq;
-    uint32_t head;     /* KV head */
-    uint32_t first;    /* key */
-    uint32_t from, to; /* queries */
-    uint32_t k_tile;   /* shared addresses */
-    uint32_t q_tiles;
-} received_place;
+struct received_place : received_part {
+    uint32_t k_tile, q_tiles; /* shared addresses */
+};
+
+static_assert(RECEIVED_KEYS == TILE_ROWS, "a block's keys are a tile");
 
 #if PLEAT__HAS_WGMMA
 
@@ -169,20 +166,8 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ received_barriers barriers;
     const pleat__device_prompt_attn &p = args.p;
-    const prompt_turn turn = take_turn(args.turn_heads[1], p.n_kv_heads);
-    const uint32_t split = turn.block % args.n_splits;
-    received_place at = {find_seq(p, blockIdx.z), turn.head, turn.block / args.n_splits * TILE_ROWS, 0, 0, 0, 0};
-    at.from = max(at.first / args.every, split * args.span);
-    at.to = min(at.seq.n / args.every, (split + 1) * args.span);
-    float *out = args.n_splits == 1 ? p.received : args.partial + (uint64_t)split * p.n_kv_heads * p.n_tokens;
-    out += (uint64_t)at.head * p.n_tokens + at.seq.first;
-    if (at.first >= at.seq.n) return;
-    if (at.from >=
-        at.to) { /* no query comes after these keys: they receive nothing, where they have their first split */
-        const uint32_t key = at.first + threadIdx.x;
-        if (at.first / args.every / args.span == split && threadIdx.x < TILE_ROWS && key < at.seq.n) out[key] = 0;
-        return;
-    }
+    received_place at;
+    if (!take_part(args, &at)) return;
     at.k_tile = (pleat__shared_address(shared) + 1023) & ~1023u;
     at.q_tiles = at.k_tile + TILE_ROWS * D * 2;
     if (threadIdx.x == 0) {
@@ -203,7 +188,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
         r.every = args.every;
         rows_init<D>(r, at, &barriers);
         consume<D>(r, at, &barriers, p.n_group, args.scale2);
-        store_sums(out, r.sum, at.first + r.key, at.seq.n, (float)args.every);
+        store_sums(at.out, r.sum, at.first + r.key, at.seq.n, (float)args.every);
     }
 #else
     (void)args;

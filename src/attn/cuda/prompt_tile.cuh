@@ -66,6 +66,35 @@ static __device__ inline prompt_turn take_turn(uint32_t turn_heads, uint32_t n_h
     return {blockIdx.x / of_turn * turn_heads + i % turn_heads, i / turn_heads};
 }
 
+#define RECEIVED_KEYS 128u /* of a block of pass 2 */
+
+/* What a block of pass 2 has: keys of a KV head, and the queries [from, to) of one of the splits. */
+typedef struct received_part {
+    prompt_seq seq;
+    uint32_t head, first; /* the first key, in the prompt */
+    uint32_t from, to;
+    float *out; /* of the prompt's first key */
+} received_part;
+
+/* Find it.  False: the block is done.  What no query comes after has received nothing, which is stored where it has its
+ * first split. */
+static __device__ inline bool take_part(const pleat__prompt_args &args, received_part *out) {
+    const pleat__device_prompt_attn &p = args.p;
+    const prompt_turn turn = take_turn(args.turn_heads[1], p.n_kv_heads);
+    const uint32_t split = turn.block % args.n_splits;
+    received_part at = {find_seq(p, blockIdx.z), turn.head, turn.block / args.n_splits * RECEIVED_KEYS, 0, 0, NULL};
+    at.from = max(max(at.first / args.every, split * args.span), p.first_query);
+    at.to = min(at.seq.n / args.every, (split + 1) * args.span);
+    at.out = args.n_splits == 1 ? p.received : args.partial + (uint64_t)split * p.n_kv_heads * p.n_tokens;
+    at.out += (uint64_t)at.head * p.n_tokens + at.seq.first;
+    *out = at;
+    if (at.first >= at.seq.n) return false;
+    if (at.from < at.to) return true;
+    const uint32_t key = at.first + threadIdx.x;
+    if (at.first / args.every / args.span == split && threadIdx.x < RECEIVED_KEYS && key < at.seq.n) at.out[key] = 0;
+    return false;
+}
+
 /* Bytes from a tile's start to chunk `chunk` (of 8 elements) of a row. */
 template <int ROWS> static __device__ inline uint32_t chunk_at(uint32_t row, uint32_t chunk) {
     return (chunk >> 3) * (ROWS * 128) + row * 128 + (((chunk ^ row) & 7) << 4);
