@@ -74,7 +74,7 @@ typedef struct pleat_device_cache pleat_device_cache;
 typedef enum pleat_device_schedule {
     PLEAT_DEVICE_EQUAL_SHARES, /* every warp gets about as much to do, whatever the lanes' lengths */
     PLEAT_DEVICE_PER_LANE,     /* LeanKV's: a thread block for each lane.  To compare with */
-    PLEAT_DEVICE_FIXED_SPLITS /* a thread block for each 1024 slots of a lane, or more where max_tokens is above 8192 */
+    PLEAT_DEVICE_FIXED_SPLITS  /* pieces of a lane, of some 1024 slots or more: how many its own length alone decides */
 } pleat_device_schedule;
 
 typedef struct pleat_device_cache_options {

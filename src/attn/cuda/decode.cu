@@ -19,10 +19,10 @@ extern "C" {
 #define LANE_UNITS 1700u
 #define MAX_LANES (1u << 20)
 #define ALIGN_BYTES 256u
-/* FIXED_SPLITS: a lane has so many pieces at most, and a piece so many tiles at least.  More pieces fill a GPU with fewer
- * sequences; fewer tiles are too few for a block's warps. */
-#define MAX_PIECES 8u
-#define LEAST_PIECE_TILES 64u
+/* FIXED_SPLITS: a lane has so many pieces at most, and a piece about so many tiles at least.  One sequence would have smaller
+ * ones, many larger: docs/GPU.md, "The same bits". */
+#define MAX_PIECES 32u
+#define LEAST_PIECE_TILES 70u
 
 /* ---- the plan ------------------------------------------------------------------------------------------- */
 
@@ -81,21 +81,20 @@ static uint64_t append(uint64_t *end, uint64_t bytes) {
     return off;
 }
 
-/* Of a plan whose lanes are cut by their own lengths. */
+/* FIXED_SPLITS: all warps of a piece have equally many steps.  A cache with room for few pieces cuts a lane as any other
+ * does. */
 static void cut_lanes(pleat__device_attn_plan *p, const pleat__device_view *view) {
+    const uint32_t of_block = p->n_warps * p->step_tiles;
     uint32_t page_tiles = view->layouts[0].tokens / 16;
-    p->piece_tiles = UINT32_MAX;
-    p->n_pieces = 1;
-    if (p->schedule != PLEAT__DEVICE_FIXED_SPLITS) return;
     if (page_tiles < view->layouts[1].tokens / 16) page_tiles = view->layouts[1].tokens / 16;
-    const uint64_t n_tiles = (uint64_t)view->row_len * page_tiles, each = (n_tiles + MAX_PIECES - 1) / MAX_PIECES;
-    p->piece_tiles = each < LEAST_PIECE_TILES ? LEAST_PIECE_TILES : (uint32_t)each;
-    p->n_pieces = (uint32_t)((n_tiles + p->piece_tiles - 1) / p->piece_tiles);
+    p->piece_tiles = (LEAST_PIECE_TILES + of_block - 1) / of_block * of_block;
+    const uint64_t n_tiles = (uint64_t)view->row_len * page_tiles, n = (n_tiles + p->piece_tiles - 1) / p->piece_tiles;
+    p->n_pieces = n < MAX_PIECES ? (uint32_t)n : MAX_PIECES;
 }
 
 /* Grid, warps and shared memory, and the workspace that follows from them. */
-static void lay_out(pleat__device_attn_plan *p, const pleat__decode_kernel *k, uint32_t n_multiprocessors,
-                    uint32_t max_smem) {
+static void lay_out(pleat__device_attn_plan *p, const pleat__device_view *view, const pleat__decode_kernel *k,
+                    uint32_t n_multiprocessors, uint32_t max_smem) {
     const uint64_t lanes_cap = (uint64_t)p->seqs_cap * p->n_kv_heads;
     const uint32_t part_bytes = pleat__part_floats(p->head_dim, p->n_group) * sizeof(float);
     const uint32_t warp_bytes = k->warp_bytes + part_bytes;
@@ -103,13 +102,17 @@ static void lay_out(pleat__device_attn_plan *p, const pleat__decode_kernel *k, u
     if (p->n_warps > k->max_warps) p->n_warps = k->max_warps;
     p->smem_bytes = p->n_warps * warp_bytes;
     p->step_tiles = k->step_tiles;
-    p->n_blocks = p->n_pieces ? (uint32_t)lanes_cap * p->n_pieces : n_multiprocessors * k->resident;
-    const uint64_t n_shares = (uint64_t)p->n_blocks * p->n_warps;
+    const bool per_lane = p->schedule == PLEAT__DEVICE_PER_LANE, fixed = p->schedule == PLEAT__DEVICE_FIXED_SPLITS;
+    if (fixed) cut_lanes(p, view);
+    p->n_blocks = per_lane ? (uint32_t)lanes_cap : n_multiprocessors * k->resident;
+    const uint64_t n_starts = fixed ? 0 : (uint64_t)p->n_blocks * p->n_warps + 1;
+    const uint64_t n_parts = fixed ? lanes_cap * p->n_pieces : per_lane ? 0 : (uint64_t)p->n_blocks * 2;
     uint64_t end = 0;
-    p->starts_off = append(&end, p->n_layers * (n_shares + 1) * sizeof(pleat__share_start));
+    p->starts_off = append(&end, p->n_layers * n_starts * sizeof(pleat__share_start));
     p->lanes_off = append(&end, p->n_layers * lanes_cap * sizeof(pleat__device_lane));
     p->arrivals_off = append(&end, p->n_layers * lanes_cap * sizeof(uint32_t));
-    p->block_parts_off = append(&end, p->n_pieces == 1 ? 0 : (uint64_t)p->n_blocks * 2 * part_bytes);
+    p->block_parts_off = append(&end, n_parts * part_bytes);
+    p->places_off = append(&end, fixed ? p->n_layers * (p->n_blocks + 1ull) * sizeof(pleat__piece_place) : 0);
     p->workspace_bytes = end;
 }
 
@@ -146,7 +149,6 @@ pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const p
     p.seqs_cap = seqs_cap;
     p.kernel_idx = find_kernel(view);
     set_costs(&p, view);
-    if (schedule != PLEAT__DEVICE_EQUAL_SHARES) cut_lanes(&p, view);
     int device, n_multiprocessors, max_smem;
     PLEAT_CUDA_TRY(cudaGetDevice(&device), "attention's plan", err);
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&n_multiprocessors, cudaDevAttrMultiProcessorCount, device),
@@ -154,12 +156,13 @@ pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const p
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&max_smem, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
                    "attention's plan", err);
     const pleat__decode_kernel *k = kernel_at(p.kernel_idx);
-    lay_out(&p, k, (uint32_t)n_multiprocessors, (uint32_t)max_smem);
+    lay_out(&p, view, k, (uint32_t)n_multiprocessors, (uint32_t)max_smem);
     PLEAT_FAIL_IF(p.n_warps == 0, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "attention's plan: a multiprocessor has %d bytes of shared memory, a warp needs %u", max_smem,
                   k->warp_bytes);
+    const pleat__decode_fn fn = schedule == PLEAT__DEVICE_FIXED_SPLITS ? k->pieces_fn : k->fn;
     PLEAT_CUDA_TRY(
-        cudaFuncSetAttribute((const void *)k->fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.smem_bytes),
+        cudaFuncSetAttribute((const void *)fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.smem_bytes),
         "attention's plan", err);
     *plan = p;
     return PLEAT_OK;
@@ -174,6 +177,12 @@ pleat_status pleat__device_attn_check_view(const pleat__device_attn_plan *p, con
         return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE,
                                 "attention on the GPU: a view that the plan is not for");
     return PLEAT_OK;
+}
+
+uint32_t pleat__device_attn_blocks(const pleat__device_attn_plan *p, uint32_t n_seqs) {
+    const uint64_t n_lanes = (uint64_t)n_seqs * p->n_kv_heads, n_pieces = n_lanes * p->n_pieces;
+    if (p->schedule == PLEAT__DEVICE_PER_LANE) return (uint32_t)n_lanes;
+    return p->schedule == PLEAT__DEVICE_FIXED_SPLITS && n_pieces < p->n_blocks ? (uint32_t)n_pieces : p->n_blocks;
 }
 
 pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, const pleat__device_attn_args *args,
@@ -202,7 +211,10 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.lanes = (const pleat__device_lane *)(void *)(memory + plan->lanes_off) + args->layer * lanes_cap;
     a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off) + args->layer * lanes_cap;
     a.block_parts = (float *)(void *)(memory + plan->block_parts_off);
-    const uint32_t n_blocks = plan->n_pieces ? args->view.n_seqs * plan->n_kv_heads * plan->n_pieces : plan->n_blocks;
-    pleat__launch(kernel_at(plan->kernel_idx)->fn, n_blocks, plan->n_warps * 32, plan->smem_bytes, stream, a);
+    a.places = (const pleat__piece_place *)(void *)(memory + plan->places_off) + args->layer * (plan->n_blocks + 1ull);
+    a.pieces = {plan->n_pieces, plan->piece_tiles};
+    const pleat__decode_kernel *k = kernel_at(plan->kernel_idx);
+    pleat__launch(plan->schedule == PLEAT__DEVICE_FIXED_SPLITS ? k->pieces_fn : k->fn,
+                  pleat__device_attn_blocks(plan, args->view.n_seqs), plan->n_warps * 32, plan->smem_bytes, stream, a);
     return PLEAT_CUDA_LAUNCHED("attention", err);
 }

@@ -19,7 +19,7 @@
  * merges its warps' parts, and if other blocks have more, the last of them to arrive merges those.  Parts are always
  * merged in one order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so its
  * last bits, depends on the whole batch, as on the GPU's size.  PER_LANE and FIXED_SPLITS cut a lane by its own length
- * alone: there the last bits do not depend on the batch.  Where lanes are about equal, blocks take
+ * alone: there the last bits do not depend on the batch (decode_pieces.cuh).  Where lanes are about equal, blocks take
  * whole ones, or each takes whole blocks (decode_schedule.cu).
  *
  * Against float64 on the dequantised keys and values k', v':
@@ -46,7 +46,7 @@ extern "C" {
 typedef enum pleat__device_schedule_kind {
     PLEAT__DEVICE_EQUAL_SHARES = 0, /* of tiles; those with more bytes count a little more: decode_schedule.cu */
     PLEAT__DEVICE_PER_LANE = 1,     /* one thread block a lane, as in LeanKV: what EQUAL_SHARES is measured against */
-    PLEAT__DEVICE_FIXED_SPLITS = 2  /* a block for each PIECE of a lane, which is so many of its tiles: decode.cu */
+    PLEAT__DEVICE_FIXED_SPLITS = 2  /* pieces of lanes, whose sizes each lane's own length decides: decode_pieces.cuh */
 } pleat__device_schedule_kind;
 
 /* A cache's shape, and what follows from it.  Filled by plan_init, fixed from then on.  Offsets are into the
@@ -60,15 +60,16 @@ typedef struct pleat__device_attn_plan {
     uint32_t n_blocks;        /* grid */
     uint32_t n_warps;         /* of a block */
     uint32_t step_tiles;      /* of a warp's step */
-    uint32_t n_pieces;        /* blocks of a lane, at most; 0 if EQUAL_SHARES */
-    uint32_t piece_tiles;     /* of all pieces of a lane but its last; PER_LANE: no lane has as many */
+    uint32_t n_pieces;        /* FIXED_SPLITS: of a lane, at most */
+    uint32_t piece_tiles;     /* FIXED_SPLITS: of all pieces of a lane but its last, at least */
     uint32_t smem_bytes;      /* of a block */
     uint32_t tile_units[2];   /* what a tile costs on either side: decode_schedule.cu */
     uint32_t lane_units;      /* what a lane costs besides its tiles */
     uint64_t starts_off;      /* [n_layers][n_shares + 1] where each warp's share starts */
     uint64_t lanes_off;       /* [n_layers][lanes_cap] */
     uint64_t arrivals_off;    /* [n_layers][lanes_cap] blocks that have left their part of a lane */
-    uint64_t block_parts_off; /* [n_blocks][2]; none if a lane has one block */
+    uint64_t block_parts_off; /* [n_blocks][2], or [lanes_cap][n_pieces]; none if a lane has one block */
+    uint64_t places_off;      /* FIXED_SPLITS: [n_layers][n_blocks + 1] where each block's pieces start */
     uint64_t workspace_bytes;
 } pleat__device_attn_plan;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * decode_f16.cu: kernels of decode attention for lanes of f16 alone, and of f16 high and k8v8, k8v4, k4v4 or k4v2 low.
- * decode_kernel.cuh has the code.
+ * decode_kernel.cuh and decode_pieces.cuh have the code.
  */
-#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_rows.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_f16(uint32_t *n) {

@@ -191,6 +191,30 @@ static __device__ __forceinline__ merged merge_some(const pleat__decode_params &
     return x;
 }
 
+/* The same of n parts that stand one behind the other. */
+template <int D>
+static __device__ __forceinline__ merged merge_some(const pleat__decode_params &a, const float *parts, uint32_t n,
+                                                    uint32_t element) {
+    merged x = merged_none();
+#pragma unroll 1
+    for (uint32_t from = 0; from < n; from += 8) {
+        merged y[8];
+        float most = x.m;
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) {
+            y[i] = merged_none();
+            if (from + i < n)
+                y[i] = load_part<D>(parts + (uint64_t)(from + i) * pleat__part_floats(D, a.view.n_group), element);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) most = fmaxf(most, y[i].m);
+        merged_raise(x, most);
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) merged_add(x, y[i]);
+    }
+    return x;
+}
+
 /* What a block's warps share: where its shares start, and the lanes at its borders, that other blocks have read too:
  * blocks first..last. */
 struct block_borders {
@@ -281,9 +305,9 @@ static __device__ __forceinline__ void merge_shared(const pleat__decode_params &
 
 /* Count one more block at a lane; how many were there before.  What the block's threads wrote before the barrier that
  * is before this is seen by whoever comes later, and behind its next barrier by its other threads. */
-static __device__ __forceinline__ uint32_t arrive(uint32_t *counter) {
+static __device__ __forceinline__ uint32_t arrive(uint32_t *counter, uint32_t n) {
     uint32_t before;
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(n) : "memory");
     return before;
 }
 
@@ -301,7 +325,7 @@ static __device__ __forceinline__ void merge_lanes(const pleat__decode_params &a
         const bool both = front.tile > 0 && front.lane == back.lane; /* one lane, counted once */
         bool is_last = false;
         if (at.tile > 0 && !(threadIdx.x && both)) {
-            is_last = arrive(a.arrivals + at.lane) == b.last[threadIdx.x] - b.first[threadIdx.x];
+            is_last = arrive(a.arrivals + at.lane, 1) == b.last[threadIdx.x] - b.first[threadIdx.x];
             if (is_last) a.arrivals[at.lane] = 0;
         }
         b.is_last[threadIdx.x] = is_last;

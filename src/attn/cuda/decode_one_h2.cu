@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * decode_one_h2.cu: kernels of decode attention for lanes of one rotated format with 2-bit keys: h2v4, h2v3, h2v2.
- * decode_kernel.cuh has the code.
+ * decode_kernel.cuh and decode_pieces.cuh have the code.
  */
-#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_rows.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_one_h2(uint32_t *n) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * decode_one_k8.cu: kernels of decode attention for lanes of one format with 8-bit keys: k8v8, k8v4, k8v2.
- * decode_kernel.cuh has the code.
+ * decode_kernel.cuh and decode_pieces.cuh have the code.
  */
-#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_rows.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_one_k8(uint32_t *n) {

@@ -34,6 +34,8 @@
 #define MERGE_LANES 21u
 /* Lanes take whole blocks if none of these has more than a fair share and so many-th of it. */
 #define SPLIT_SLACK 8u
+/* What a piece costs beside its tiles, in tiles. */
+#define PIECE_TILES 4u
 #define SCHEDULE_THREADS 1024u
 
 typedef struct schedule_params {
@@ -43,8 +45,10 @@ typedef struct schedule_params {
     uint32_t *arrivals;
     uint32_t lanes_cap;
     uint32_t n_shares, n_warps;
-    uint32_t step_tiles;            /* of the kernel's step */
-    uint32_t n_pieces, piece_tiles; /* of a lane that is cut by its own length */
+    uint32_t step_tiles; /* of the kernel's step */
+    pleat__pieces pieces;
+    pleat__piece_place *places;
+    uint32_t n_blocks, n_blocks_cap; /* of the batch; of the plan */
     uint32_t tile_units[2], lane_units;
 } schedule_params;
 
@@ -218,41 +222,91 @@ static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_shares(const
                                                                                : equal_start(a, s, w, prefixes, each);
 }
 
-/* Where warp w of a lane's piece starts.  Warps of all pieces but the last have tiles each, as even as can be; of the last
- * they take equally many, and the last ones may have none: they start with the next lane. */
-static __device__ pleat__share_start piece_start(const schedule_params &a, const pleat__device_lane &l, uint32_t lane,
-                                                 uint32_t n_tiles, uint32_t n_pieces, uint32_t piece, uint32_t w,
-                                                 const pleat__share_start &behind) {
-    const uint32_t first = piece * a.piece_tiles, each = (n_tiles - first + a.n_warps - 1) / a.n_warps;
-    if (piece + 1 < n_pieces) return start_of(a.view, l, lane, first + a.piece_tiles * w / a.n_warps);
-    return w == 0 || first + w * each < n_tiles ? start_of(a.view, l, lane, first + w * each) : behind;
-}
-
-/* A thread a piece: a block of threads of the kernel's takes it, and its warps shares of it. */
-static __global__ void schedule_pieces(const __grid_constant__ schedule_params a) {
-    const uint32_t layer = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t lane = i / a.n_pieces, piece = i % a.n_pieces, n_lanes = a.view.n_seqs * a.view.n_kv_heads;
-    pleat__share_start *starts = a.starts + (uint64_t)layer * (a.n_shares + 1);
+/* PER_LANE: a thread a lane, of which warps take equally many tiles.  The last ones may have none: they start with the next
+ * lane. */
+static __global__ void schedule_lanes(const __grid_constant__ schedule_params a) {
+    const uint32_t layer = blockIdx.y, lane = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t n_lanes = a.view.n_seqs * a.view.n_kv_heads;
+    pleat__share_start *starts = a.starts + (uint64_t)layer * (a.n_shares + 1), behind = no_start(n_lanes);
     if (lane >= a.lanes_cap) return;
-    if (i + 1 == a.lanes_cap * a.n_pieces) starts[a.n_shares] = no_start(n_lanes);
-    pleat__share_start behind = no_start(n_lanes);
+    if (lane + 1 == a.lanes_cap) starts[a.n_shares] = behind;
     if (lane + 1 < n_lanes) behind = start_of(a.view, lane_of(a.view, layer, lane + 1), lane + 1, 0);
     pleat__device_lane l = {};
-    uint32_t n_tiles = 0, n_pieces = 0;
+    uint32_t n_tiles = 0;
     if (lane < n_lanes) {
         l = lane_of(a.view, layer, lane);
         n_tiles = tiles_of(l.n_slots[0]) + tiles_of(l.n_slots[1]);
-        n_pieces = n_tiles <= a.piece_tiles ? 1 : (n_tiles + a.piece_tiles - 1) / a.piece_tiles;
-        l.first_share = lane * a.n_pieces * a.n_warps;
-        l.last_share = l.first_share + n_pieces * a.n_warps - 1;
-    }
-    if (lane < n_lanes && piece == 0) {
+        l.first_share = lane * a.n_warps;
+        l.last_share = l.first_share + a.n_warps - 1;
         a.lanes[(uint64_t)layer * a.lanes_cap + lane] = l;
         a.arrivals[(uint64_t)layer * a.lanes_cap + lane] = 0;
     }
+    const uint32_t each = (n_tiles + a.n_warps - 1) / a.n_warps;
     for (uint32_t w = 0; w < a.n_warps; w++)
-        starts[i * a.n_warps + w] =
-            piece < n_pieces ? piece_start(a, l, lane, n_tiles, n_pieces, piece, w, behind) : behind;
+        starts[lane * a.n_warps + w] =
+            lane < n_lanes && (w == 0 || w * each < n_tiles) ? start_of(a.view, l, lane, w * each) : behind;
+}
+
+/* What a lane costs, in tiles or pieces. */
+typedef struct lane_pieces {
+    uint32_t n_tiles, each, n, cost;
+} lane_pieces;
+
+static __device__ lane_pieces pieces_of(const schedule_params &a, const pleat__device_lane &l) {
+    lane_pieces p;
+    p.n_tiles = tiles_of(l.n_slots[0]) + tiles_of(l.n_slots[1]);
+    p.each = tiles_of_piece(a.pieces, a.step_tiles, p.n_tiles);
+    p.n = max((p.n_tiles + p.each - 1) / p.each, 1);
+    p.cost = p.n_tiles + p.n * PIECE_TILES;
+    return p;
+}
+
+/* FIXED_SPLITS: where the pieces of each block start.  A block a layer; a thread takes a stretch of lanes, and then blocks in
+ * turn.  Blocks have a piece each while there are enough; else pieces that cost about as much. */
+static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_places(const __grid_constant__ schedule_params a) {
+    __shared__ uint32_t prefixes[SCHEDULE_THREADS];
+    const uint32_t layer = blockIdx.x, n_lanes = a.view.n_seqs * a.view.n_kv_heads;
+    pleat__device_lane *lanes = a.lanes + (uint64_t)layer * a.lanes_cap;
+    const uint32_t each = (n_lanes + blockDim.x - 1) / blockDim.x;
+    const uint32_t from = min(threadIdx.x * each, n_lanes), to = min(from + each, n_lanes);
+    uint32_t cost = 0, count = 0, total, n_pieces;
+    for (uint32_t lane = from; lane < to; lane++) {
+        const pleat__device_lane l = lane_of(a.view, layer, lane);
+        lanes[lane] = l;
+        a.arrivals[(uint64_t)layer * a.lanes_cap + lane] = 0;
+        const lane_pieces p = pieces_of(a, l);
+        cost += p.cost;
+        count += p.n;
+    }
+    const uint32_t count_before = prefix_of(count, &n_pieces);
+    __syncthreads();
+    const uint32_t cost_before = prefix_of(cost, &total);
+    const bool by_count = n_pieces <= a.n_blocks;
+    prefixes[threadIdx.x] = by_count ? count_before : cost_before;
+    __syncthreads();
+    for (uint32_t b = threadIdx.x; b <= a.n_blocks; b += blockDim.x) {
+        const uint32_t at = by_count ? b : (uint32_t)((uint64_t)total * b / a.n_blocks);
+        pleat__piece_place place = {n_lanes, 0};
+        if (b < a.n_blocks && at < (by_count ? n_pieces : total)) {
+            uint32_t low = 0, high = blockDim.x; /* prefixes[low] <= at < prefixes[high] */
+            while (high - low > 1) {
+                const uint32_t middle = (low + high) / 2;
+                if (prefixes[middle] <= at)
+                    low = middle;
+                else
+                    high = middle;
+            }
+            uint32_t lane = low * each, rest = at - prefixes[low];
+            lane_pieces p = pieces_of(a, lanes[lane]);
+            while (rest >= (by_count ? p.n : p.cost)) {
+                rest -= by_count ? p.n : p.cost;
+                p = pieces_of(a, lanes[++lane]);
+            }
+            place = {lane, by_count ? rest : (rest + p.each + PIECE_TILES - 1) / (p.each + PIECE_TILES)};
+            if (place.piece >= p.n) place = {lane + 1, 0};
+        }
+        a.places[(uint64_t)layer * (a.n_blocks_cap + 1) + b] = place;
+    }
 }
 
 pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, const pleat__device_view *view,
@@ -272,13 +326,17 @@ pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, co
     for (int side = 0; side < 2; side++) a.tile_units[side] = plan->tile_units[side];
     a.lane_units = plan->lane_units;
     a.step_tiles = plan->step_tiles;
-    a.n_pieces = plan->n_pieces;
-    a.piece_tiles = plan->piece_tiles;
-    if (plan->n_pieces) {
-        const dim3 grid((a.lanes_cap * a.n_pieces + 255) / 256, plan->n_layers);
-        schedule_pieces<<<grid, 256, 0, pleat__cuda_stream(stream)>>>(a);
-    } else {
-        schedule_shares<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+    a.pieces = {plan->n_pieces, plan->piece_tiles};
+    a.places = (pleat__piece_place *)(void *)(memory + plan->places_off);
+    a.n_blocks = pleat__device_attn_blocks(plan, view->n_seqs);
+    a.n_blocks_cap = plan->n_blocks;
+    const dim3 lanes((a.lanes_cap + 255) / 256, plan->n_layers);
+    switch (plan->schedule) {
+        case PLEAT__DEVICE_PER_LANE: schedule_lanes<<<lanes, 256, 0, pleat__cuda_stream(stream)>>>(a); break;
+        case PLEAT__DEVICE_FIXED_SPLITS:
+            schedule_places<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+            break;
+        default: schedule_shares<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
     }
     return PLEAT_CUDA_LAUNCHED("attention's schedule", err);
 }

@@ -37,6 +37,16 @@ typedef struct pleat__share_start {
 
 #define PLEAT__NO_PAGE UINT32_MAX
 
+/* Lanes that are cut by their own lengths: at most `most` pieces, of `least` tiles at least. */
+typedef struct pleat__pieces {
+    uint32_t most, least;
+} pleat__pieces;
+
+/* A piece of a lane; the pieces of a block are those from its place to the next block's. */
+typedef struct pleat__piece_place {
+    uint32_t lane, piece;
+} pleat__piece_place;
+
 typedef struct pleat__decode_params {
     pleat__device_view view;
     bool reads_ahead;
@@ -49,8 +59,10 @@ typedef struct pleat__decode_params {
     const uint32_t *scored_seqs;
     const pleat__share_start *starts; /* [n_shares + 1] of the layer */
     const pleat__device_lane *lanes;  /* [lanes] of the layer */
-    uint32_t *arrivals;               /* [lanes] of the layer: blocks that have left their part */
-    float *block_parts;               /* [n_blocks][2] */
+    uint32_t *arrivals;               /* [lanes] of the layer: blocks, or pieces, that have left their part */
+    float *block_parts;               /* [n_blocks][2], or [lanes][pieces.most] */
+    const pleat__piece_place *places; /* [n_blocks + 1] of the layer */
+    pleat__pieces pieces;
 } pleat__decode_params;
 
 typedef void (*pleat__decode_fn)(pleat__decode_params params);
@@ -59,7 +71,7 @@ typedef void (*pleat__decode_fn)(pleat__decode_params params);
 typedef struct pleat__decode_kernel {
     pleat_format formats[2];
     uint32_t head_dim;
-    pleat__decode_fn fn;
+    pleat__decode_fn fn, pieces_fn;
     uint32_t heads;      /* of a group, at most */
     uint32_t step_tiles; /* of a warp's step */
     uint32_t resident;   /* blocks of a multiprocessor */
@@ -87,6 +99,9 @@ static inline const uint32_t *pleat__low_slots(const pleat__device_view *v) {
 /* Is the view one that the plan is for?  Else PLEAT_E_ARG. */
 pleat_status pleat__device_attn_check_view(const pleat__device_attn_plan *plan, const pleat__device_view *view,
                                            pleat_error *err);
+
+/* Thread blocks for a batch. */
+uint32_t pleat__device_attn_blocks(const pleat__device_attn_plan *plan, uint32_t n_seqs);
 
 /* ---- shares ------------------------------------------------------------------------------------------------ */
 
@@ -133,6 +148,12 @@ static __device__ __forceinline__ pleat__device_lane load_lane(const pleat__devi
     l.n_slots[0] = x.y;
     l.n_slots[1] = x.z;
     return l;
+}
+
+/* Tiles of all pieces of a lane but its last; step: of the kernel's step. */
+static __device__ __forceinline__ uint32_t tiles_of_piece(const pleat__pieces &p, uint32_t step, uint32_t n_tiles) {
+    const uint32_t each = max((n_tiles + p.most - 1) / p.most, p.least);
+    return (each + step - 1) / step * step;
 }
 
 /* Start i of the layer. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * decode_two_h.cu: kernels of decode attention for lanes of two formats, the low one rotated: k8v8 or k8v4 high and h3v2
- * or h2v2 low.  decode_kernel.cuh has the code.
+ * or h2v2 low.  decode_kernel.cuh and decode_pieces.cuh have the code.
  */
-#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_rows.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_two_h(uint32_t *n) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * decode_two_v4.cu: kernels of decode attention for lanes of two formats: k8v4 high and k4v4 or k4v2 low, and k4v4
- * high and k4v2 low.  decode_kernel.cuh has the code.
+ * high and k4v2 low.  decode_kernel.cuh and decode_pieces.cuh have the code.
  */
-#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_rows.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_two_v4(uint32_t *n) {
