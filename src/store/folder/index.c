@@ -163,9 +163,11 @@ pleat_status pleat__index_open(const char *path, uint32_t wait_ms, const pleat_a
         *out = ix;
         return PLEAT_OK;
     }
+    const int system = ix->db ? sqlite3_system_errno(ix->db) : 0; /* 0: the system had no part in it */
     *is_damaged = means_damage(code & 0xff);
-    (void)pleat__error_set(err, PLEAT_E_IO, PLEAT_NOWHERE, "store: the index %s: %s", path,
-                           ix->db ? sqlite3_errmsg(ix->db) : sqlite3_errstr(code));
+    (void)pleat__error_set(err, PLEAT_E_IO, PLEAT_NOWHERE, "store: the index %s: %s%s%s", path,
+                           ix->db ? sqlite3_errmsg(ix->db) : sqlite3_errstr(code), system ? ": " : "",
+                           system ? strerror(system) : "");
     pleat__index_close(&ix);
     return PLEAT_E_IO;
 }

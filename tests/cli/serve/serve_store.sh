@@ -69,6 +69,9 @@ if [ -f "$scratch/first" ]; then
     stop
     check "and it ends with 0" exits 0
     PLEAT=$whole
+
+    mkdir -p "$scratch/taken/index.sqlite"
+    fails 1 "the index .*/taken/index.sqlite: .*: Is a directory" serve -m "$MODEL" --store "$scratch/taken" --port 0
 fi
 
 # ---- a tenant, and a server of the same folder that asks for no key
