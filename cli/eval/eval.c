@@ -204,6 +204,14 @@ static void say_half(const evaluation *e) {
         cli_note("--half %s: that half of %s", half_names[o->half], o->text);
 }
 
+/* Nor how long the windows are. */
+static void say_window(const evaluation *e) {
+    const score_options *o = e->o;
+    if (o->text && !o->common.quiet && o->ctx_window > e->l.info.n_ctx)
+        cli_note("--ctx-window %u: no window is longer than the model's context, %u tokens", o->ctx_window,
+                 e->l.info.n_ctx);
+}
+
 /* Run all the rows that were asked for.  Interrupted, e->n_rows are those that are complete, but for the text. */
 static int evaluate(evaluation *e, const eval_options *own, int has_report) {
     const score_options *o = e->o;
@@ -260,6 +268,7 @@ static int run(void *opts) {
     report_data *report = code == CLI_OK && own->report ? report_begin(&e, own->report) : NULL;
     interrupt_catch();
     if (code == CLI_OK) say_half(&e);
+    if (code == CLI_OK) say_window(&e);
     if (code == CLI_OK) code = evaluate(&e, own, report != NULL);
     const int is_complete = code == CLI_OK;
     if (is_complete || (code == CLI_INTERRUPTED && e.n_rows > 0)) write_rows(&e, &out, is_complete);

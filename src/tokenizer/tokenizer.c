@@ -175,8 +175,7 @@ pleat_status pleat__tokenizer_run(const pleat__tokenizer *t, const char *text, u
     PLEAT_FAIL_IF(n_bytes > MAX_TEXT_BYTES, err, PLEAT_E_LIMIT, PLEAT_NOWHERE, "a text of %llu bytes, %u are allowed",
                   (unsigned long long)n_bytes, MAX_TEXT_BYTES);
     const uint64_t valid = pleat__utf8_prefix(text, n_bytes);
-    PLEAT_FAIL_IF(valid < n_bytes, err, PLEAT_E_SYNTAX, valid, "the text is not UTF-8 at byte %llu",
-                  (unsigned long long)valid);
+    PLEAT_FAIL_IF(valid < n_bytes, err, PLEAT_E_SYNTAX, valid, "the text is not UTF-8");
 
     run r = {.t = t, .text = text, .n_bytes = n_bytes, .ids = ids, .cap = cap, .scratch = {.al = &t->al}, .err = err};
     const pleat_status st = emit_all(&r, flags);

@@ -57,6 +57,9 @@ few --scored 8 --format json
 check "--scored 8: of each window" prints '"scored_tokens": 24'
 fails 1 "--scored 256: windows have 256 tokens, and one at least is the prompt" \
     eval -m "$MODEL" --text "$scratch/text" --ctx-window 256 --scored 256 -q
+fails 1 "--ctx-window 5000: no window is longer than the model.s context, 4096 tokens" \
+    eval -m "$MODEL" --text "$scratch/text" --ctx-window 5000 --scored 5000
+fails 1 "the text is not UTF-8 .at byte [0-9]+.$" eval -m "$MODEL" --text "$MODEL" -q
 
 # eval: bad task files
 printf '{"id": "a", "task": "t", "turns": [{"prompt": "p", "answer": "a"}]}\n{"id": "b"\n' >"$scratch/bad"
