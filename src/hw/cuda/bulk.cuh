@@ -87,6 +87,15 @@ static __device__ __forceinline__ void pleat__box_copy(uint32_t to, const CUtens
                  : "memory");
 }
 
+/* A box of three dimensions, the first of which it has whole. */
+static __device__ __forceinline__ void pleat__deep_box_copy(uint32_t to, const CUtensorMap *map, uint32_t at1,
+                                                            uint32_t at2, uint32_t bar) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {0, %2, %3}], "
+                 "[%4];" ::"r"(to),
+                 "l"(map), "r"(at1), "r"(at2), "r"(bar)
+                 : "memory");
+}
+
 static __device__ __forceinline__ void pleat__wait_for_cluster(void) {
     asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }

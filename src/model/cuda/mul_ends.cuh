@@ -35,7 +35,6 @@ static __device__ __forceinline__ void hand_over(const float (&quarter)[N / 2], 
         __stcg(to + i * MULTIPLIERS,
                make_float4(quarter[4 * i], quarter[4 * i + 1], quarter[4 * i + 2], quarter[4 * i + 3]));
     if (!is_last) return;
-    __threadfence();
     wait_for_multipliers();
     if (threadIdx.x == 128)
         asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(c.flags + blockIdx.x), "r"(1) : "memory");
@@ -233,7 +232,6 @@ static __device__ __forceinline__ void give(const float (&quarter)[N / 2], const
 
 static __device__ __forceinline__ void wait_for_givers(const cut &c, uint32_t piece) {
     uint32_t *counter = c.flags + MAX_CLUSTERS * CLUSTER + piece * CLUSTER + blockIdx.x % CLUSTER, was, is;
-    __threadfence();
     wait_for_multipliers();
     if (threadIdx.x == 128) {
         asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(was) : "l"(counter) : "memory");

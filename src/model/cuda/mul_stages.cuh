@@ -7,7 +7,8 @@
  *              behind the other, as all others, give or take one
  *     stage    a group of 128 columns: two panels of x, then 8 tiles of W.  A warp fills every fourth
  *     x        blocks of a cluster multiply the same columns of x: each copies its panels into all of them
- *     F16      a slice of 128 rows is one box, whose rows of 64 bytes are swizzled
+ *     weights  a stage's 8 tiles are one box.  Of F16 each slice is one, whose rows of 64 bytes are swizzled
+ *     ring     as many stages as fit beside the totals of tiles under way.  Where quarters end together there are few
  */
 #ifndef PLEAT_MODEL_CUDA_MUL_STAGES_CUH
 #define PLEAT_MODEL_CUDA_MUL_STAGES_CUH
@@ -24,6 +25,7 @@
 #define X_ROWS PLEAT__MUL_PACKED                     /* of a product, and of a packed panel */
 #define PANEL_BYTES (X_ROWS * 128u)                  /* packed */
 #define SLICE_BYTES (TILES * PLEAT__TILE_ROWS * 64u) /* of F16, in a stage */
+#define LINE_BYTES 128u                              /* of the boxes that other formats come by */
 #define SLOTS 3u                                     /* quarters that a cluster hands over, at most */
 #define MAX_CLUSTERS 80u
 #define ALIGN_BYTES 1024u
@@ -51,10 +53,18 @@ template <int F, int N> struct stages {
     static constexpr bool is_nibbles = F == PLEAT__TILE_Q4 || F == PLEAT__TILE_Q4_MIN;
     static constexpr int n_kept = N < 128 ? 0 : F == PLEAT__TILE_F16 ? 32 : is_nibbles ? 8 : 0;
     static constexpr uint32_t totals_bytes = MULTIPLIERS * (N / 2 - n_kept) * 4; /* the others are in registers */
-    static constexpr uint32_t fit = (SHARED_BYTES - ALIGN_BYTES - totals_bytes) / (bytes + 16);
-    static constexpr uint32_t n = fit < MAX_STAGES ? fit : MAX_STAGES;
-    static constexpr uint32_t n_copiers = n < COPIERS ? n : COPIERS; /* else one might be two rounds ahead */
-    static constexpr uint32_t all_bytes = ALIGN_BYTES + n * bytes + totals_bytes + 2 * n * 8;
+    static constexpr uint32_t few_totals_bytes = MULTIPLIERS * (N / 8) * 4;      /* where quarters end together */
+
+    static __host__ __device__ constexpr uint32_t n_beside(uint32_t kept_bytes) {
+        const uint32_t fit = (SHARED_BYTES - ALIGN_BYTES - kept_bytes) / (bytes + 16);
+        return fit < MAX_STAGES ? fit : MAX_STAGES;
+    }
+    static constexpr uint32_t n = n_beside(totals_bytes), n_together = n_beside(few_totals_bytes);
+
+    static __host__ __device__ constexpr uint32_t n_of(const cut &c) { return c.ends_together ? n_together : n; }
+    static constexpr uint32_t all_bytes(const cut &c) {
+        return ALIGN_BYTES + n_of(c) * (bytes + 16) + (c.ends_together ? few_totals_bytes : totals_bytes);
+    }
 };
 
 #if PLEAT__HAS_WGMMA
@@ -70,22 +80,23 @@ typedef struct turn {
     uint32_t stage, parity;
 } turn;
 
-template <uint32_t N_STAGES> static __device__ __forceinline__ void advance(turn &t) {
-    if (++t.stage < N_STAGES) return;
+static __device__ __forceinline__ void advance(turn &t, uint32_t n_stages) {
+    if (++t.stage < n_stages) return;
     t.stage = 0;
     t.parity ^= 1;
 }
 
 /* Shared memory, by address. */
 typedef struct place {
-    uint32_t stages, totals, full, empty;
+    uint32_t stages, totals, full, empty, n_stages;
 } place;
 
-template <int F, int N> static __device__ __forceinline__ place place_of(const uint8_t *shared) {
+template <int F, int N> static __device__ __forceinline__ place place_of(const uint8_t *shared, const cut &c) {
     using s = stages<F, N>;
     const uint32_t at = (pleat__shared_address(shared) + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    const uint32_t totals = at + s::n * s::bytes, full = totals + s::totals_bytes;
-    return place{at, totals, full, full + s::n * 8};
+    const uint32_t n = s::n_of(c), totals = at + n * s::bytes;
+    const uint32_t full = totals + (c.ends_together ? s::few_totals_bytes : s::totals_bytes);
+    return place{at, totals, full, full + n * 8, n};
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------- */
@@ -119,8 +130,8 @@ static __device__ __forceinline__ void step(walk &w, const cut &c, uint32_t n_gr
     enter(w, c, n_groups);
 }
 
-/* The block's weights of a group.  F16: its slices, whose rows of 64 bytes are swizzled by them.  Else a tile behind the
- * last is the last. */
+/* The block's weights of a group: of F16 its slices, whose rows of 64 bytes are swizzled by them, else its tiles in one
+ * box.  Tiles behind the last are zeros. */
 template <int F, int N>
 static __device__ __forceinline__ void copy_weights(const pleat__device_mul &m, const CUtensorMap &map, const walk &w,
                                                     uint32_t stage, uint32_t bar) {
@@ -133,10 +144,8 @@ static __device__ __forceinline__ void copy_weights(const pleat__device_mul &m, 
         if (lane < PLEAT__TILE_SLICES)
             pleat__box_copy(to + lane * SLICE_BYTES, &map, w.group * PLEAT__GROUP_COLS + lane * 32,
                             tile0 * PLEAT__TILE_ROWS, bar);
-    } else if (lane < TILES) {
-        const uint32_t tile = min(tile0 + lane, m.w.tiles.n_tiles - 1);
-        pleat__bulk_copy(to + lane * pleat__group_bytes<F>, pleat__group_at<F>(m.w, tile, w.group),
-                         pleat__group_bytes<F>, bar);
+    } else if (lane == 0) {
+        pleat__deep_box_copy(to, &map, w.group * (pleat__group_bytes<F> / LINE_BYTES), tile0, bar);
     }
 }
 
@@ -158,24 +167,28 @@ template <int F, int N>
 static __device__ __forceinline__ void fill_stages(const pleat__device_mul &m, const CUtensorMap &map, const cut &c,
                                                    const place &at) {
     using s = stages<F, N>;
-    const uint32_t n_groups = m.w.tiles.n_groups, mine = threadIdx.x / 32;
-    if (mine >= s::n_copiers) return;
+    const uint32_t n_groups = m.w.tiles.n_groups, mine = threadIdx.x / 32, n_copiers = min(at.n_stages, COPIERS);
+    if (mine >= n_copiers) return; /* else one might be two rounds ahead */
     walk w = walk_from(c, blockIdx.x / CLUSTER, n_groups);
     for (uint32_t i = 0; i < mine; i++) step(w, c, n_groups);
     walk first = w;
-    for (uint32_t i = mine; i < s::n && first.unit < first.last; i += s::n_copiers) {
+    for (uint32_t i = mine; i < at.n_stages && first.unit < first.last; i += n_copiers) {
         copy_weights<F, N>(m, map, first, at.stages + i * s::bytes, at.full + i * 8);
-        for (uint32_t k = 0; k < s::n_copiers; k++) step(first, c, n_groups);
+        for (uint32_t k = 0; k < n_copiers; k++) step(first, c, n_groups);
     }
     pleat__wait_for_last();
-    for (uint32_t i = mine; w.unit < w.last; i += s::n_copiers) {
-        const uint32_t which = i % s::n, stage = at.stages + which * s::bytes, full = at.full + which * 8;
-        if (i >= s::n) {
-            pleat__bar_wait(at.empty + which * 8, (i / s::n - 1) % 2);
+    turn t = {mine, 1};
+    for (uint32_t i = mine; w.unit < w.last; i += n_copiers) {
+        const uint32_t stage = at.stages + t.stage * s::bytes, full = at.full + t.stage * 8;
+        if (i >= at.n_stages) {
+            pleat__bar_wait(at.empty + t.stage * 8, t.parity);
             copy_weights<F, N>(m, map, w, stage, full);
         }
         copy_x<F, N>(c, w.group, stage, full);
-        for (uint32_t k = 0; k < s::n_copiers; k++) step(w, c, n_groups);
+        for (uint32_t k = 0; k < n_copiers; k++) {
+            step(w, c, n_groups);
+            advance(t, at.n_stages);
+        }
     }
 }
 

@@ -10,8 +10,7 @@
  * Of a slice a lane has weights of the columns 8q .. 8q+7.  wgmma, as mma, wants of it places 2q, 2q+1, 2q+8 and 2q+9 of
  * 16, twice.  So word i of x's piece of 8 columns q, i < 4, becomes word q of the slice's piece i.
  */
-#include <cudaTypedefs.h>
-
+#include "hw/cuda/boxes.cuh"
 #include "hw/cuda/wgmma.cuh"
 #include "model/cuda/mul_ends.cuh"
 
@@ -175,7 +174,7 @@ static __device__ __forceinline__ void add_group(float (&sums)[N / 2], feed<F> &
                                                  bool goes_on) {
     const uint32_t empty = at.empty + t.stage * 8, x_low = describe(at.stages + t.stage * stages<F, N>::bytes, 16);
     f.x_low = x_low;
-    advance<stages<F, N>::n>(t);
+    advance(t, at.n_stages);
     add_weights<F, N, 0>(sums, f, at, t, goes_on);
     pleat__bar_arrive(empty); /* each lane for itself, or racecheck sees hazards; of others' blocks one for the warp */
     __syncwarp();
@@ -253,10 +252,10 @@ static __global__ void __launch_bounds__(THREADS, 1)
               const __grid_constant__ cut c) {
 #if PLEAT__HAS_WGMMA
     extern __shared__ uint8_t shared[];
-    const place at = place_of<F, N>(shared);
+    const place at = place_of<F, N>(shared, c);
     pleat__let_next_start();
     if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < stages<F, N>::n; i++) {
+        for (uint32_t i = 0; i < at.n_stages; i++) {
             pleat__bar_init(at.full + i * 8, 1);
             pleat__bar_init(at.empty + i * 8, MULTIPLIERS + (CLUSTER - 1) * (MULTIPLIERS / 32));
         }
@@ -281,31 +280,41 @@ static __global__ void __launch_bounds__(THREADS, 1)
 template <int F, int N>
 static pleat_status launch(const pleat__device_mul &m, const CUtensorMap &map, const cut &c, uint32_t n_clusters,
                            pleat__device_stream stream, pleat_error *err) {
-    const uint32_t bytes = stages<F, N>::all_bytes;
-    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_wgmma<F, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+    const uint32_t bytes = stages<F, N>::all_bytes(c);
+    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_wgmma<F, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES),
                    "asking for shared memory", err);
     pleat__launch_clusters(mul_wgmma<F, N>, n_clusters * CLUSTER, CLUSTER, THREADS, bytes, stream, m, map, c);
     return PLEAT_CUDA_LAUNCHED("multiplying a batch", err);
 }
 
-/* A matrix of F16 as boxes of a slice: its 32 columns, 128 rows.  What is behind the last row is zeros. */
-static pleat_status describe_rows(const pleat__device_matrix &w, CUtensorMap *map, pleat_error *err) {
-    static PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
-    const cuuint64_t sizes[2] = {w.tiles.n_groups * PLEAT__GROUP_COLS, w.tiles.n_tiles * PLEAT__TILE_ROWS};
-    const cuuint64_t strides[1] = {pleat__row_bytes(w.tiles)};
-    const cuuint32_t box[2] = {32, TILES * PLEAT__TILE_ROWS}, steps[2] = {1, 1};
-    cudaDriverEntryPointQueryResult found;
-    void *function = NULL;
-    if (!encode) {
-        PLEAT_CUDA_TRY(
-            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
-            "asking the driver for boxes", err);
-        encode = (PFN_cuTensorMapEncodeTiled_v12000)function;
-    }
-    const CUresult code = encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, (void *)(uintptr_t)w.data, sizes, strides,
-                                 box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return pleat__cuda_status(code == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown, "describing a matrix", err);
+/* Of F16 boxes of a slice, its 32 columns of 128 rows; else of a group's lines in TILES tiles. */
+static pleat_status describe_weights(const pleat__device_matrix &w, uint32_t group_bytes, CUtensorMap *map,
+                                     pleat_error *err) {
+    const pleat__tiles &t = w.tiles;
+    const uint32_t n_lines = group_bytes / LINE_BYTES;
+    const pleat__boxes_of rows = {w.data,
+                                  true,
+                                  t.n_groups * PLEAT__GROUP_COLS,
+                                  t.n_tiles * PLEAT__TILE_ROWS,
+                                  pleat__row_bytes(t),
+                                  32,
+                                  TILES * PLEAT__TILE_ROWS,
+                                  0,
+                                  0,
+                                  0,
+                                  CU_TENSOR_MAP_SWIZZLE_64B};
+    const pleat__boxes_of lines = {w.data,
+                                   false,
+                                   LINE_BYTES,
+                                   (uint64_t)t.n_groups * n_lines,
+                                   LINE_BYTES,
+                                   LINE_BYTES,
+                                   n_lines,
+                                   t.n_tiles,
+                                   (uint64_t)t.n_groups * group_bytes,
+                                   TILES,
+                                   CU_TENSOR_MAP_SWIZZLE_NONE};
+    return pleat__describe_boxes(t.format == PLEAT__TILE_F16 ? rows : lines, map, err);
 }
 
 /* Clusters that run at once, which those that wait for others rely on: a block has a multiprocessor to itself. */
@@ -323,7 +332,7 @@ template <int F, int N>
 static pleat_status launch_end(const pleat__device_mul &m, cut c, pleat__device_stream stream, pleat_error *err) {
     uint32_t n_clusters = 0;
     CUtensorMap map = {};
-    if (F == PLEAT__TILE_F16) PLEAT_TRY(describe_rows(m.w, &map, err));
+    PLEAT_TRY(describe_weights(m.w, pleat__group_bytes<F>, &map, err));
     PLEAT_TRY(count_clusters(&n_clusters, err));
     if (n_clusters > c.n_units) n_clusters = c.n_units;
     c.ends_together = n_clusters == c.n_units && c.n_quarters == PLEAT__MUL_QUARTER;
