@@ -6,6 +6,9 @@
  *     pool <── put ──── stage <── copy ── image       a stream each.  All pieces are sent at once: the host need not be
  *                         └── sums, stir ──> hash     there in time
  *
+ * The last pieces are small, since what follows a copy is waited for behind the last one alone.  Who comes back has its first
+ * pieces copied to stages while pages are still asked for, and positions are checked while the others come.
+ *
  * Who leaves may be closed when its pages are in stages: copies go on beside the next steps.
  *
  * The bytes are those that the CPU's cache writes of the same tokens: so images go from one device to the other.  With
@@ -20,6 +23,8 @@
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define STAGE_BYTES (16u << 20)
 #define STAGES_OF_POOL 32u /* no larger than such a part of the pool */
+#define LAST_PIECES 4u     /* that what a stage would hold at the end is cut into */
+#define EARLY_PIECES 2u    /* that come while pages are asked for: what is sent to the device for that waits for them */
 #define PAD_BYTES 256u     /* behind pages: words are read whole */
 #define COPY_ALIGN 64u     /* of pages in an image: else copies are a tenth slower */
 
@@ -117,8 +122,23 @@ static pleat__device_stage *stage_of(pleat_device_cache *c, uint32_t i) {
     return &c->image.stages[i % PLEAT__IMAGE_STAGES];
 }
 
+/* Pages of the last pieces, which are behind n_whole others. */
+static uint32_t pages_of_last(const pleat_device_cache *c, uint32_t n_pages, uint32_t *n_whole) {
+    const uint32_t n_most = pages_at_a_time(c);
+    *n_whole = n_pages > 0 ? (n_pages - 1) / n_most : 0;
+    return pleat__div_up_u32(n_pages - *n_whole * n_most, LAST_PIECES);
+}
+
+static uint32_t count_pieces(const pleat_device_cache *c, uint32_t n_pages) {
+    uint32_t n_whole;
+    const uint32_t n_last = pages_of_last(c, n_pages, &n_whole);
+    return n_pages > 0 ? n_whole + pleat__div_up_u32(n_pages - n_whole * pages_at_a_time(c), n_last) : 0;
+}
+
 static pleat__device_piece piece_of(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i) {
-    const uint32_t n_most = pages_at_a_time(c), first = i * n_most;
+    uint32_t n_whole;
+    const uint32_t n_last = pages_of_last(c, t->n_pages, &n_whole), n_most = i < n_whole ? pages_at_a_time(c) : n_last;
+    const uint32_t first = i < n_whole ? i * n_most : n_whole * pages_at_a_time(c) + (i - n_whole) * n_last;
     return (pleat__device_piece){.seq_idx = t->seq_idx,
                                  .first = first,
                                  .n = pleat__min_u32(t->n_pages - first, n_most),
@@ -184,6 +204,16 @@ static pleat_status bring_piece(pleat_device_cache *c, const pleat__device_trans
     return hash_piece(c, i, &sums, err);
 }
 
+/* From the image to its stage. */
+static pleat_status fetch_piece(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i, pleat_error *err) {
+    const pleat__device_image_work *w = &c->image;
+    const pleat__device_piece piece = piece_of(c, t, i);
+    PLEAT_TRY(pleat__device_copy(piece.pages, t->pages + piece.first * piece.page_bytes, piece.n * piece.page_bytes,
+                                 w->copies, err));
+    return pleat__device_event_record(stage_of(c, i)->copied, w->copies, err);
+}
+
+/* The first pieces have been fetched. */
 static pleat_status put_piece(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i, pleat_error *err) {
     const pleat__device_image_work *w = &c->image;
     const pleat__device_stage *stage = stage_of(c, i);
@@ -193,9 +223,7 @@ static pleat_status put_piece(pleat_device_cache *c, const pleat__device_transfe
         PLEAT_TRY(pleat__device_stream_follow(w->copies, stage->there, err));
         PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage->hashed, err));
     }
-    PLEAT_TRY(pleat__device_copy(piece.pages, t->pages + piece.first * piece.page_bytes, piece.n * piece.page_bytes,
-                                 w->copies, err));
-    PLEAT_TRY(pleat__device_event_record(stage->copied, w->copies, err));
+    if (i >= EARLY_PIECES) PLEAT_TRY(fetch_piece(c, t, i, err));
     PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage->copied, err));
     PLEAT_TRY(pleat__device_lanes_put(&c->lanes, &piece, w->kernels, err));
     PLEAT_TRY(sum_piece(c, t, i, &sums, err));
@@ -245,18 +273,17 @@ static pleat_status end_pages(pleat_device_cache *c, pleat__device_transfer *t, 
     return PLEAT_OK;
 }
 
-/* Where rows' pages stand, for the kernels: waits until it is there. */
+/* Where rows' pages stand, for the kernels: is there when the stream has been waited for. */
 static pleat_status send_before(const pleat_device_cache *c, pleat__device_stream stream, pleat_error *err) {
-    PLEAT_TRY(pleat__device_copy(c->image.device_before, c->image.before,
-                                 (3ull * c->rows_per_seq + 1) * sizeof(uint32_t), stream, err));
-    return pleat__device_wait(stream, err);
+    return pleat__device_copy(c->image.device_before, c->image.before, (3ull * c->rows_per_seq + 1) * sizeof(uint32_t),
+                              stream, err);
 }
 
 static pleat__device_transfer transfer_of(const pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens,
                                           uint8_t *image, const pleat__image_parts *p) {
     pleat__device_transfer t = {.seq_idx = seq_idx, .n_tokens = n_tokens, .image = image, .pages = image + p->pages_at};
     t.n_pages = c->image.before[c->rows_per_seq];
-    t.n_pieces = pleat__div_up_u32(t.n_pages, pages_at_a_time(c));
+    t.n_pieces = count_pieces(c, t.n_pages);
     t.hashed_at = p->pages_at - sizeof(uint64_t); /* the hash itself stands before */
     pleat__image_hash_begin(&t.hash, image + sizeof(uint64_t), p->n_bytes - sizeof(uint64_t));
     return t;
@@ -336,6 +363,7 @@ pleat_status pleat_device_cache_save_begin(pleat_device_cache *c, uint32_t seq_i
     write_head(c, &of, &p, out);
     PLEAT_TRY(pleat__device_novelty_write_image(c, seq_idx, n_classed, out + p.kind_at, s, err));
     PLEAT_TRY(send_before(c, s, err));
+    PLEAT_TRY(pleat__device_wait(s, err));
     c->image.leaving = transfer_of(c, seq_idx, of.n_tokens, out, &p);
     c->image.leaving.brings = true;
     pleat_status status = send_pages(c, &c->image.leaving, err);
@@ -467,7 +495,16 @@ pleat_status pleat_device_cache_read_image(pleat_device_cache *c, const void *im
     return PLEAT_OK;
 }
 
-/* Rows that have reserved their pages get their counts. */
+/* The first pieces are on their way, whatever becomes of the rest. */
+static pleat_status fetch_first(pleat_device_cache *c, const pleat__device_transfer *t, pleat_error *err) {
+    pleat_status status = PLEAT_OK;
+    for (uint32_t i = 0; status == PLEAT_OK && i < pleat__min_u32(t->n_pieces, EARLY_PIECES); i++)
+        status = fetch_piece(c, t, i, err);
+    if (status != PLEAT_OK) stand_still(c);
+    return status;
+}
+
+/* Rows that have reserved their pages get their counts.  Waits. */
 static pleat_status send_counts(pleat_device_cache *c, uint32_t seq_idx, pleat__device_stream stream,
                                 pleat_error *err) {
     const uint32_t first = pleat__device_first_row(c, seq_idx);
@@ -478,7 +515,7 @@ static pleat_status send_counts(pleat_device_cache *c, uint32_t seq_idx, pleat__
     PLEAT_TRY(pleat__device_settle(to, first, c->rows_per_seq, stream, err));
     PLEAT_TRY(pleat__device_copy(to->hole + first, c->image.hole, bytes, stream, err));
     PLEAT_TRY(pleat__device_copy(to->dead + first, c->image.dead, bytes, stream, err));
-    return send_before(c, stream, err);
+    return pleat__device_wait(stream, err);
 }
 
 pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx, const void *image, uint64_t n_bytes,
@@ -495,17 +532,24 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
     if (!read_counts(c, in, n_bytes, &head, &p)) return damaged(err);
     for (uint64_t at = p.flags_at; at < p.pages_at; at++)
         if (in[at] == 0) return damaged(err);
-    PLEAT_TRY(pleat__device_cache_reserve_layers(c, seq_idx, c->n_each, s, err));
-    c->seq_states[seq_idx] = PLEAT__SEQ_OPEN;
     pleat__device_transfer t =
         transfer_of(c, seq_idx, head.n_tokens, (uint8_t *)(uintptr_t)in, &p); /* which it does not write */
-    pleat_status status = send_counts(c, seq_idx, s, err);
+    PLEAT_TRY(send_before(c, s, err));
+    PLEAT_TRY(fetch_first(c, &t, err));
+    pleat_status status = pleat__device_cache_reserve_layers(c, seq_idx, c->n_each, s, err);
+    if (status != PLEAT_OK) {
+        stand_still(c);
+        return status;
+    }
+    c->seq_states[seq_idx] = PLEAT__SEQ_OPEN;
+    status = send_counts(c, seq_idx, s, err);
     if (status == PLEAT_OK) status = send_pages(c, &t, err);
+    const bool is_sound = status == PLEAT_OK && pages_are_sound(c, in + p.pages_at, &head);
     uint64_t hash = 0;
     if (status == PLEAT_OK) status = end_pages(c, &t, &hash, err);
     if (status == PLEAT_OK)
         status = pleat__device_novelty_read_image(c, seq_idx, head.n_classed, in + p.kind_at, s, err);
-    const bool is_intact = status == PLEAT_OK && hash == head.hash && pages_are_sound(c, in + p.pages_at, &head);
+    const bool is_intact = status == PLEAT_OK && hash == head.hash && is_sound;
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_set_budget(c, seq_idx, head.n_prompt, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_raise_budget(c, seq_idx, most_living(c), s, err);
