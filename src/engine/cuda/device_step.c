@@ -6,6 +6,8 @@
  *              AGAIN: those before      AGAIN: the prompts are
  *              are closed again         closed again
  *
+ * The last prompt goes with the single tokens in one pass where it can (forward.h): requests that generate wait less for it.
+ *
  * A step begins only where the most that it can need is free.  So the device refuses none, unless that is wrong.
  *
  * A batch is launched kernel by kernel until its size has been seen RECORD_AT times, and runs as a graph from then on:
@@ -218,7 +220,8 @@ static pleat_status fetch(const step *s, uint32_t row, float *to) {
                               d->stream, s->err);
 }
 
-static pleat_status run_singles(const step *s) {
+/* The rows of the step's single tokens; how many there are. */
+static uint32_t set_rows(const step *s) {
     pleat__engine_device *d = s->e->device;
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_items; i++) {
@@ -226,8 +229,12 @@ static pleat_status run_singles(const step *s) {
         d->in_batch[n] = i;
         set_row(s, n++, &s->items[i], 0);
     }
-    if (n == 0) return PLEAT_OK;
-    PLEAT_TRY(run_batch(s, n));
+    return n;
+}
+
+/* What the last batch's n rows have made, to their items. */
+static pleat_status collect(const step *s, uint32_t n) {
+    pleat__engine_device *d = s->e->device;
     pleat_status worst = PLEAT_OK;
     bool wants_any = false;
     for (uint32_t row = 0; row < n; row++) {
@@ -243,6 +250,49 @@ static pleat_status run_singles(const step *s) {
         if (status != PLEAT_OK) worst = status;
     }
     return worst;
+}
+
+static pleat_status run_singles(const step *s) {
+    const uint32_t n = set_rows(s);
+    if (n == 0) return PLEAT_OK;
+    PLEAT_TRY(run_batch(s, n));
+    return collect(s, n);
+}
+
+/* The prompt that goes with the single tokens; n_items: none. */
+static uint32_t find_mixed(const step *s, const bool *is_prompt) {
+    const pleat__engine_device *d = s->e->device;
+    uint32_t n = 0, found = s->n_items;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        n += s->items[i].n_tokens == 1;
+        if (is_prompt[i]) found = i;
+    }
+    if (n == 0 || found == s->n_items || s->items[found].n_logits > 1 || d->windows ||
+        s->e->opt.spec.compressor != PLEAT_COMPRESSOR_NONE)
+        return s->n_items;
+    return pleat__device_forward_mixes(d->forward, d->cache, n, s->items[found].n_tokens) ? found : s->n_items;
+}
+
+/* The single tokens and the prompt of item i.  PLEAT_AGAIN, PLEAT_E_LIMIT: the single tokens' sequences are as they were. */
+static pleat_status run_mixed(const step *s, uint32_t i) {
+    pleat__engine_device *d = s->e->device;
+    const pleat_engine_item *item = &s->items[i];
+    pleat__place *place = pleat__engine_place(s->e, item->seq);
+    const uint32_t n = set_rows(s);
+    PLEAT_TRY(set_batch(s, n));
+    d->is_counted = false;
+    const pleat_status status = pleat__device_forward_mixed(d->forward, d->cache, n, pleat__place_idx(s->e, place),
+                                                            item->tokens, item->n_tokens, d->stream, s->err);
+    if (status == PLEAT_OK) place->n_tokens += item->n_tokens;
+    const pleat_status counted = status == PLEAT_OK ? pleat__engine_device_count_end(s->e, s->err) : status;
+    if (counted != PLEAT_OK && counted != PLEAT_AGAIN && counted != PLEAT_E_LIMIT) {
+        spoil(s, n);
+        place->is_spoiled = true;
+    }
+    PLEAT_TRY(counted);
+    for (uint32_t row = 0; row < n; row++) d->places[d->next[row]].n_tokens++;
+    d->in_batch[n] = i;
+    return collect(s, n + 1);
 }
 
 /* An item of a sequence that is not empty. */
@@ -270,16 +320,18 @@ static pleat_status run_follower(const step *s, uint32_t i) {
 /* ---- a step -------------------------------------------------------------------------------------------- */
 
 static pleat_status run_step(const step *s, bool *is_prompt, bool *follows) {
+    const uint32_t mixed = find_mixed(s, is_prompt);
     pleat_status worst = PLEAT_OK;
     for (uint32_t i = 0; i < s->n_items; i++) {
-        if (!is_prompt[i]) continue;
+        if (!is_prompt[i] || i == mixed) continue;
         const pleat_status status = run_prompt(s, i);
         if (status == PLEAT_AGAIN || status == PLEAT_E_LIMIT) undo_prompts(s, is_prompt, i + 1);
         if (status != PLEAT_OK && status != PLEAT_E_RANGE) return status;
         if (status != PLEAT_OK) worst = status;
     }
-    const pleat_status status = run_singles(s);
-    if (status == PLEAT_AGAIN) undo_prompts(s, is_prompt, s->n_items);
+    const pleat_status status = mixed < s->n_items ? run_mixed(s, mixed) : run_singles(s);
+    if (status == PLEAT_AGAIN || (mixed < s->n_items && status == PLEAT_E_LIMIT))
+        undo_prompts(s, is_prompt, s->n_items);
     if (status != PLEAT_OK && status != PLEAT_E_RANGE) return status;
     if (status != PLEAT_OK) worst = status;
     for (uint32_t i = 0; i < s->n_items; i++) {

@@ -5,6 +5,7 @@
  *     a step      embed | per layer: norm, qkv, heads and append, attend, o, norm, gate and up, down | norm, output,
  *                 choose
  *     a prompt    the same in blocks of rows, but for attention, which sees the prompt whole
+ *     both        a step whose last rows are a short prompt's: weights are read once for all
  *
  * Products add to x or gate where they end, so that nothing else stands between them.  What follows the last layer's
  * attention runs for the rows alone whose logits are wanted.
@@ -360,22 +361,28 @@ static pleat_device_cache_heads heads_of(const launches *l, uint32_t layer_idx) 
                                       .is_halves = rope && rope->is_halves};
 }
 
-/* q, k and v of the rows, ready for the cache. */
-static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, const uint32_t *positions) {
+/* q, k and v of n rows of heads, ready for the cache: q behind q_rows others, k and v behind kv_rows. */
+static pleat_status run_heads(const launches *l, const pleat_device_cache_heads *of, uint32_t n,
+                              const uint32_t *positions, uint32_t first_position, uint32_t q_rows, uint32_t kv_rows) {
     pleat__device_forward *fw = l->fw;
     const pleat_model_info *info = &fw->model->info;
-    const pleat__device_heads heads = {.of = heads_of(l, layer_idx),
-                                       .n = r.n,
+    const pleat__device_heads heads = {.of = *of,
+                                       .n = n,
                                        .n_q_heads = info->n_q_heads,
                                        .n_kv_heads = info->n_kv_heads,
                                        .head_dim = info->head_dim,
                                        .positions = positions,
-                                       .first_position = l->n_past + r.from,
-                                       .q = fw->q + (uint64_t)r.from * fw->n_q,
-                                       .k = fw->k + (uint64_t)r.from * fw->n_kv,
-                                       .v = fw->v + (uint64_t)r.from * fw->n_kv};
-    PLEAT_TRY(make_qkv(l, layer_idx, r));
+                                       .first_position = first_position,
+                                       .q = fw->q + (uint64_t)q_rows * fw->n_q,
+                                       .k = fw->k + (uint64_t)kv_rows * fw->n_kv,
+                                       .v = fw->v + (uint64_t)kv_rows * fw->n_kv};
     return pleat__device_heads_run(&heads, l->stream, l->err);
+}
+
+static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, const uint32_t *positions) {
+    const pleat_device_cache_heads of = heads_of(l, layer_idx);
+    PLEAT_TRY(make_qkv(l, layer_idx, r));
+    return run_heads(l, &of, r.n, positions, l->n_past + r.from, r.from, r.from);
 }
 
 /* x += what a branch makes of its rows, which post_norm, where it is not NULL, norms before. */
@@ -604,4 +611,66 @@ pleat_status pleat__device_forward_prompt(pleat__device_forward *fw, pleat_devic
         PLEAT_TRY(pleat_device_cache_prompt_begin(cache, seq_idx, n_tokens, stream.v, err));
     PLEAT_TRY(run_prompt(&l, tokens, n_tokens, wanted));
     return prompt_logits(&l, n_tokens, wanted, n_logits, has_greedy, logits);
+}
+
+/* ---- a step with a prompt ---------------------------------------------------------------------------------- */
+
+bool pleat__device_forward_mixes(const pleat__device_forward *fw, const pleat_device_cache *cache, uint32_t n,
+                                 uint32_t n_tokens) {
+    const uint32_t n_all = n + n_tokens;
+    const bool has_rows = n_all <= pleat__min_u32(fw->max_rows, BLOCK_ROWS) && n < logit_rows(fw->max_items);
+    const bool stays_in_tiles = n_all < PLEAT__GEMM_LEAST || !fw->gemm || is_plain(&fw->weights->layers[0].gate_up);
+    return !fw->is_fixed && pleat_device_cache_takes_heads(cache) && has_rows && stays_in_tiles;
+}
+
+/* Rows of n single tokens, and behind them a prompt's. */
+static pleat_status mixed_layer(const launches *l, uint32_t layer_idx, uint32_t n, uint32_t n_tokens) {
+    pleat__device_forward *fw = l->fw;
+    const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
+    const rows all = {0, n + n_tokens};
+    pleat_device_cache_heads heads = heads_of(l, layer_idx);
+    uint16_t *q = fw->q + (uint64_t)n * fw->n_q, *attended = fw->attended + (uint64_t)n * fw->n_q;
+    PLEAT_TRY(make_qkv(l, layer_idx, all));
+    PLEAT_TRY(pleat_device_cache_append_heads(l->cache, layer_idx, &heads, fw->q, l->stream.v, l->err));
+    PLEAT_TRY(pleat_device_cache_attend_f16(l->cache, layer_idx, fw->q, fw->attended, l->stream.v, l->err));
+    heads.qkv += (uint64_t)n * (fw->n_q + 2 * fw->n_kv);
+    PLEAT_TRY(run_heads(l, &heads, n_tokens, NULL, 0, n, 0));
+    PLEAT_TRY(pleat_device_cache_prompt_attend(l->cache, layer_idx, q, fw->k, fw->v, attended, fw->received,
+                                               l->stream.v, l->err));
+    PLEAT_TRY(pleat_device_cache_prompt(l->cache, layer_idx, fw->k, fw->v, fw->received, l->stream.v, l->err));
+    PLEAT_TRY(add_branch(l, &layer->o, NULL, fw->attended, AS_F16, layer->o_bias, layer->post_norms[0], all));
+    return feed_forward(l, layer, all);
+}
+
+/* Logits of the single tokens and of the prompt's last, and their likeliest tokens. */
+static pleat_status mixed_logits(launches *l, uint32_t n, uint32_t n_tokens) {
+    pleat__device_forward *fw = l->fw;
+    const uint64_t n_embd = fw->model->info.n_embd;
+    float *last = fw->x + (n + n_tokens - 1) * n_embd, *next = fw->x + n * n_embd;
+    if (last != next) PLEAT_TRY(pleat__device_copy(next, last, n_embd * sizeof *next, l->stream, l->err));
+    l->rows_class = class_of_step(fw, n + 1);
+    PLEAT_TRY(make_logits(l, (rows){0, n + 1}));
+    return choose(l, 0, n + 1);
+}
+
+pleat_status pleat__device_forward_mixed(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t n,
+                                         uint32_t seq_idx, const pleat_token *tokens, uint32_t n_tokens,
+                                         pleat__device_stream stream, pleat_error *err) {
+    launches l = {fw, cache, stream, err, NULL, 0, class_of_step(fw, n + n_tokens), false};
+    const pleat_model *m = fw->model;
+    fw->pending.n = 0;
+    memcpy(fw->host_tokens + n, tokens, n_tokens * sizeof *tokens);
+    PLEAT_TRY(pleat_device_cache_prompt_begin(cache, seq_idx, n_tokens, stream.v, err));
+    PLEAT_TRY(pleat__device_copy(fw->tokens, fw->host_tokens, (n + n_tokens) * sizeof *fw->tokens, stream, err));
+    PLEAT_TRY(
+        pleat__device_embed(&fw->weights->embedding, fw->tokens, n + n_tokens, m->embedding_scale, fw->x, stream, err));
+    PLEAT_TRY(pleat_device_cache_begin(cache, stream.v, err));
+    pleat_status status = PLEAT_OK;
+    for (uint32_t i = 0; status == PLEAT_OK && i < m->info.n_layers; i++) status = mixed_layer(&l, i, n, n_tokens);
+    if (status == PLEAT_OK) status = pleat_device_cache_prompt_end(cache, stream.v, err);
+    const pleat_status ended =
+        pleat_device_cache_end(cache, stream.v, status == PLEAT_OK ? err : NULL); /* or given up */
+    PLEAT_TRY(status);
+    PLEAT_TRY(ended);
+    return mixed_logits(&l, n, n_tokens);
 }

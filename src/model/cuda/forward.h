@@ -71,4 +71,14 @@ pleat_status pleat__device_forward_prompt(pleat__device_forward *fw, pleat_devic
                                           uint32_t n_logits, bool has_greedy, float *logits,
                                           pleat__device_stream stream, pleat_error *err);
 
+/* Like pleat__device_forward_step(), and in the same pass a prompt of a sequence that is empty and not of the batch: each
+ * product has the rows of both, so that weights are read once.  Its last token's logits and likeliest token are row n's.
+ * Where is_fixed says how many rows share a product, where there are windows or blocks, or too many rows, it does not go:
+ * mixes() says so. */
+bool pleat__device_forward_mixes(const pleat__device_forward *fw, const pleat_device_cache *cache, uint32_t n,
+                                 uint32_t n_tokens);
+pleat_status pleat__device_forward_mixed(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t n,
+                                         uint32_t seq_idx, const pleat_token *tokens, uint32_t n_tokens,
+                                         pleat__device_stream stream, pleat_error *err);
+
 #endif

@@ -262,6 +262,73 @@ static void company_changes_no_answer(void) {
     text_free(&t);
 }
 
+enum { ARRIVALS = 12 };
+
+static uint32_t n_arriving(uint32_t i) { return 3 + 31 * i; }
+
+/* A sequence more in each step: its prompt goes with the others' tokens.  And each of them alone. */
+static tally measure_arrivals(const text *t, const char *spec) {
+    pleat_engine *many = engine_on(t, spec, 1, ARRIVALS, NULL), *one = engine_on(t, spec, 1, 1, NULL);
+    const size_t n_vocab = t->info.n_vocab;
+    float *logits = malloc(ARRIVALS * n_vocab * sizeof *logits), *alone = malloc(n_vocab * sizeof *alone);
+    const uint32_t n_seqs = (uint32_t)check_cases(ARRIVALS, 3);
+    pleat_seq seqs[ARRIVALS], seq;
+    pleat_error err = {0};
+    tally sum = {0};
+    for (uint32_t round = 0; round < n_seqs; round++) {
+        pleat_engine_item items[ARRIVALS];
+        pleat_token chosen[ARRIVALS];
+        CHECK_STATUS(pleat_engine_open(many, 512, &seqs[round]), PLEAT_OK);
+        for (uint32_t i = 0; i <= round; i++) {
+            const uint32_t n_before = i < round ? n_arriving(i) + round - i - 1 : 0;
+            items[i] = (pleat_engine_item){.seq = seqs[i],
+                                           .tokens = t->tokens + 97 * i + n_before,
+                                           .n_tokens = i < round ? 1 : n_arriving(i),
+                                           .n_logits = (round + i) % 2 || i == round,
+                                           .logits = logits + i * n_vocab};
+        }
+        const pleat_status status = pleat_engine_step_likeliest(many, items, round + 1, chosen, &err);
+        check_context("%s, round %u: %s", spec, round, err.text);
+        if (!CHECK_STATUS(status, PLEAT_OK)) break;
+        for (uint32_t i = 0; i <= round; i++)
+            if (items[i].n_logits > 0) CHECK_EQ_I64(chosen[i], likeliest(logits + i * n_vocab, t->info.n_vocab));
+        CHECK_STATUS(pleat_engine_open(one, 512, &seq), PLEAT_OK);
+        CHECK_STATUS(step_one(one, seq, t->tokens + 97 * round, n_arriving(round), alone, NULL), PLEAT_OK);
+        compare(&sum, alone, logits + round * n_vocab, t->info.n_vocab);
+        CHECK_STATUS(pleat_engine_close(one, seq), PLEAT_OK);
+    }
+    CHECK(pleat_engine_is_valid(many));
+    /* The first has generated in all the steps. */
+    CHECK_STATUS(pleat_engine_open(one, 512, &seq), PLEAT_OK);
+    CHECK_STATUS(step_one(one, seq, t->tokens, n_arriving(0), alone, NULL), PLEAT_OK);
+    for (uint32_t i = 0; i + 1 < n_seqs; i++) {
+        CHECK_STATUS(step_one(one, seq, t->tokens + n_arriving(0) + i, 1, alone, NULL), PLEAT_OK);
+        const bool is_last = i + 2 == n_seqs && (n_seqs - 1) % 2;
+        if (is_last) compare(&sum, alone, logits, t->info.n_vocab);
+    }
+    say(spec, "arriving one by one, from alone", &sum);
+    pleat_engine_destroy(&many);
+    pleat_engine_destroy(&one);
+    free(logits);
+    free(alone);
+    return sum;
+}
+
+/* Levels may differ where scores do in last bits. */
+static void a_prompt_beside_others_changes_no_answer(void) {
+    CHECK_DEVICE();
+    static const struct {
+        const char *spec;
+        double kld;
+    } cases[] = {{"f16", 1e-5}, {"k8v4", 1e-4}, {"leankv:ah=3,al=0.05", 5e-3}, {"snapkv:budget=50%", 5e-3}};
+    text t = text_new(1);
+    for (size_t i = 0; i < check_cases(CHECK_COUNT(cases), 2); i++) {
+        const tally sum = measure_arrivals(&t, cases[i].spec);
+        CHECK(sum.n > 0 && sum.kld_sum / sum.n <= cases[i].kld);
+    }
+    text_free(&t);
+}
+
 /* By fixed splits a sequence has the same bits alone and in company of others of all lengths. */
 static void check_bits_in_company(const text *t, const char *spec) {
     enum { MANY = 65 };
@@ -561,6 +628,7 @@ int main(int argc, char **argv) {
         {"k8v4 is as near f16 as on the cpu", k8v4_is_as_near_as_the_cpu},
         {"leankv is as near f16 as on the cpu", leankv_is_as_near_as_the_cpu},
         {"company changes no answer", company_changes_no_answer},
+        {"a prompt beside others changes no answer", a_prompt_beside_others_changes_no_answer},
         {"by fixed splits company changes no bit", company_changes_no_bit},
         {"parts of a prompt change no bit", parts_change_no_bit},
         {"f16 weights answer so too", f16_weights_answer_so_too},
