@@ -82,13 +82,13 @@ static uint32_t classed_of(const pleat_device_cache *c, uint32_t n_tokens, uint3
     return pleat__device_cache_has_policy(c) && n_looked > window ? n_looked - window : 0;
 }
 
-/* Are as many tokens classed as an image says?  Those that a later prompt's last part, of one token, lets leave the window
- * are classed with the next counted step, as here. */
+/* Are as many tokens classed as an image says?  Where not every step is counted, a later prompt whose last part is one
+ * token leaves some to the next counted step, or, when they have become more than `every`, to the step before it. */
 static bool classed_is_sound(const pleat_device_cache *c, const pleat__image_header *head) {
-    const uint32_t n_classed = classed_of(c, head->n_tokens, head->n_prompt);
     const uint32_t window = c->lanes.policy.window, every = c->lanes.policy.every;
-    return head->n_classed == n_classed ||
-           (every > 1 && head->n_classed < n_classed && head->n_tokens - window - head->n_classed <= every);
+    const uint64_t n_classed = (uint64_t)head->n_classed + window; /* and the window's */
+    return head->n_classed == classed_of(c, head->n_tokens, head->n_prompt) ||
+           (every > 1 && n_classed <= head->n_tokens && head->n_tokens - n_classed <= every);
 }
 
 /* ---- pieces -------------------------------------------------------------------------------------- */
