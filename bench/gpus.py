@@ -88,8 +88,8 @@ ASKED = {
     **{f"a step, {kv}": over("a step, f16", 1.2) for kv in PACKS},
     **{f"a step, {kv}": over("a step, f16", 2.5) for kv in
        (f"{LEANKV},low=h2v2", f"{CALIBRATED}, a tenth high", f"{CALIBRATED},every=8, a tenth high")},
-    f"not attention, of a step, {LEANKV}": Asked(None, None, 0.08),
-    f"not attention, of a step, {LEANKV},every=8": Asked(None, None, 0.08),
+    **{f"not attention, of a step, {kv}": Asked(None, None, 0.08) for kv in
+       (LEANKV, f"{LEANKV},every=8", f"{CALIBRATED},every=8, a tenth high")},
     "products, K q": Asked(None, 1.1, None),
     "products, p V": Asked(None, 1.1, None),
     **{f"images, {kv}, {way}": Asked(None, 0.85, None) for kv in ("f16", "k8v4", "k4v2") for way in ("out", "back")},
@@ -207,7 +207,6 @@ def prompts(bench):
 
 def attention_of(bench, kvs, *words, suffix=""):
     rows = bench.rows("attn", "--batch", "32", "--ctx", "8192", "--heads", "32", "-r", "7", *words, *kv_words(kvs))
-    graphs = {row["params"]["kv"]: row["us"]["median"] for row in rows if row["params"]["how"] == "graph"}
     for row in rows:
         kv, how, us = row["params"]["kv"], row["params"]["how"], row["us"]["median"]
         named = kv + (suffix if "leankv" in kv else "")
@@ -217,8 +216,15 @@ def attention_of(bench, kvs, *words, suffix=""):
             yield f"attention{' in a graph' if how == 'graph' else ''}, {named}", "us", us
         if how == "step":
             yield f"a step, {named}", "us", us
-            if "leankv" in kv:
-                yield f"not attention, of a step, {named}", "share", 1 - graphs[kv] / us
+
+
+def not_attention_of(bench, kvs, *words, suffix=""):
+    """Of a step in as many layers as a model has."""
+    rows = bench.rows("attn", "--batch", "32", "--ctx", "8192", "--heads", "32", "--layers", "32", "-r", "7", *words,
+                      *kv_words(kvs))
+    us = {(row["params"]["kv"], row["params"]["how"]): row["us"]["median"] for row in rows}
+    for kv in kvs:
+        yield f"not attention, of a step, {kv}{suffix}", "share", 1 - us[kv, "graph"] / us[kv, "step"]
 
 
 def attn(bench):
@@ -226,6 +232,8 @@ def attn(bench):
            *PACKS)
     yield from attention_of(bench, kvs)
     yield from attention_of(bench, ("f16", CALIBRATED, f"{CALIBRATED},every=8"), "--low-share", "0.9", suffix=", a tenth high")
+    yield from not_attention_of(bench, ("k8v4", LEANKV, f"{LEANKV},every=8"))
+    yield from not_attention_of(bench, (CALIBRATED, f"{CALIBRATED},every=8"), "--low-share", "0.9", suffix=", a tenth high")
 
 
 def codec(bench):

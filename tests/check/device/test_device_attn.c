@@ -584,7 +584,7 @@ static void test_two_lanes(void) {
         s.n_kv_heads = 1;
         s.n_group = 1 + i % group_of(i);
         s.n_seqs = 2;
-        s.tokens[0] = 128;
+        s.tokens[0] = 128, s.tokens[1] = 96; /* rows have MAX_ROW pages */
         s.max_slots[0] = 11000 + (uint32_t)check_below(600);
         s.equal = true;
         s.schedule = PLEAT__DEVICE_EQUAL_SHARES;
