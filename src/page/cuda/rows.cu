@@ -9,6 +9,8 @@
  *     rows kernel      <<<n_rows>>>   reads pool and counts, writes cells, ring, shares
  *     finish kernel    <<<1>>>        writes counts and pool
  *
+ * All are launched before any is asked how it went: a half of this would leave pages with two owners.
+ *
  * Where a row's pages go in the ring depends on what the rows before it give: each block adds that up itself, from the
  * counts, which is cheaper than to meet.  Pages of one sequence are distinct (a forked page's second reference is
  * another sequence's), so no two blocks have to do with one page.
@@ -413,7 +415,6 @@ pleat_status pleat__device_reserve(const pleat__device_pages *p, uint32_t first_
     PLEAT_FAIL_IF(n_each > p->row_len, err, PLEAT_E_ARG, PLEAT_NOWHERE, "reserving %u pages in a row of %u", n_each,
                   p->row_len);
     reserve_rows<<<n_rows, THREADS, 0, pleat__cuda_stream(stream)>>>(r, n_each);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("reserving pages", err));
     reserve_finish<<<1, 1, 0, pleat__cuda_stream(stream)>>>(r, n_each);
     return PLEAT_CUDA_LAUNCHED("reserving pages", err);
 }
@@ -423,7 +424,6 @@ pleat_status pleat__device_settle(const pleat__device_pages *p, uint32_t first_r
     rows r;
     PLEAT_TRY(rows_of(p, first_row, n_rows, &r, err));
     settle_rows<<<n_rows, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("parting a prompt's pages", err));
     settle_finish<<<1, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
     return PLEAT_CUDA_LAUNCHED("parting a prompt's pages", err);
 }
@@ -433,9 +433,7 @@ pleat_status pleat__device_close(const pleat__device_pages *p, uint32_t seq_idx,
     rows r;
     PLEAT_TRY(rows_of_seq(p, seq_idx, &r, err));
     close_count<<<r.n, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("closing a sequence", err));
     close_rows<<<r.n, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("closing a sequence", err));
     close_finish<<<1, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
     return PLEAT_CUDA_LAUNCHED("closing a sequence", err);
 }
@@ -447,7 +445,6 @@ pleat_status pleat__device_fork(const pleat__device_pages *p, uint32_t from, uin
     PLEAT_TRY(rows_of_seq(p, to, &r_to, err));
     PLEAT_FAIL_IF(from == to, err, PLEAT_E_ARG, PLEAT_NOWHERE, "forking sequence %u into itself", from);
     fork_rows<<<r.n, THREADS, 0, pleat__cuda_stream(stream)>>>(r, r_to.first);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("forking a sequence", err));
     fork_finish<<<1, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
     return PLEAT_CUDA_LAUNCHED("forking a sequence", err);
 }
@@ -459,7 +456,6 @@ pleat_status pleat__device_share(const pleat__device_pages *p, uint32_t from, ui
     PLEAT_TRY(rows_of_seq(p, to, &r_to, err));
     PLEAT_FAIL_IF(from == to, err, PLEAT_E_ARG, PLEAT_NOWHERE, "sharing sequence %u with itself", from);
     share_rows<<<r.n, THREADS, 0, pleat__cuda_stream(stream)>>>(r, r_to.first);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("sharing a sequence's pages", err));
     share_finish<<<1, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
     return PLEAT_CUDA_LAUNCHED("sharing a sequence's pages", err);
 }
