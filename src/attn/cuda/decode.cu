@@ -23,10 +23,6 @@ extern "C" {
  * ones, many larger: docs/GPU.md, "The same bits". */
 #define MAX_PIECES 32u
 #define LEAST_PIECE_TILES 70u
-/* EQUAL_SHARES of one sequence of one format: its lanes are as long, and go by pieces, of so many tiles at least, where each
- * can have so many. */
-#define LEAST_TILES_OF_ONE 40u
-#define LEAST_PIECES_OF_ONE 8u
 
 /* ---- the plan ------------------------------------------------------------------------------------------- */
 
@@ -85,13 +81,13 @@ static uint64_t append(uint64_t *end, uint64_t bytes) {
     return off;
 }
 
-/* All warps of a piece have equally many steps.  A cache with room for few pieces cuts a lane as any other does. */
+/* FIXED_SPLITS: all warps of a piece have equally many steps.  A cache with room for few pieces cuts a lane as any other
+ * does. */
 static void cut_lanes(pleat__device_attn_plan *p, const pleat__device_view *view) {
-    const uint32_t of_block = p->n_warps * p->step_tiles,
-                   least = p->schedule == PLEAT__DEVICE_FIXED_SPLITS ? LEAST_PIECE_TILES : LEAST_TILES_OF_ONE;
+    const uint32_t of_block = p->n_warps * p->step_tiles;
     uint32_t page_tiles = view->layouts[0].tokens / 16;
     if (page_tiles < view->layouts[1].tokens / 16) page_tiles = view->layouts[1].tokens / 16;
-    p->piece_tiles = (least + of_block - 1) / of_block * of_block;
+    p->piece_tiles = (LEAST_PIECE_TILES + of_block - 1) / of_block * of_block;
     const uint64_t n_tiles = (uint64_t)view->row_len * page_tiles, n = (n_tiles + p->piece_tiles - 1) / p->piece_tiles;
     p->n_pieces = n < MAX_PIECES ? (uint32_t)n : MAX_PIECES;
 }
@@ -107,7 +103,7 @@ static void lay_out(pleat__device_attn_plan *p, const pleat__device_view *view, 
     p->smem_bytes = p->n_warps * warp_bytes;
     p->step_tiles = k->step_tiles;
     const bool per_lane = p->schedule == PLEAT__DEVICE_PER_LANE, fixed = p->schedule == PLEAT__DEVICE_FIXED_SPLITS;
-    cut_lanes(p, view);
+    if (fixed) cut_lanes(p, view);
     p->n_blocks = per_lane ? (uint32_t)lanes_cap : n_multiprocessors * k->resident;
     const uint64_t n_starts = fixed ? 0 : (uint64_t)p->n_blocks * p->n_warps + 1;
     const uint64_t n_parts = fixed ? lanes_cap * p->n_pieces : per_lane ? 0 : (uint64_t)p->n_blocks * 2;
@@ -116,7 +112,7 @@ static void lay_out(pleat__device_attn_plan *p, const pleat__device_view *view, 
     p->lanes_off = append(&end, p->n_layers * lanes_cap * sizeof(pleat__device_lane));
     p->arrivals_off = append(&end, p->n_layers * lanes_cap * sizeof(uint32_t));
     p->block_parts_off = append(&end, n_parts * part_bytes);
-    p->places_off = append(&end, per_lane ? 0 : p->n_layers * (p->n_blocks + 1ull) * sizeof(pleat__piece_place));
+    p->places_off = append(&end, fixed ? p->n_layers * (p->n_blocks + 1ull) * sizeof(pleat__piece_place) : 0);
     p->workspace_bytes = end;
 }
 
@@ -164,11 +160,10 @@ pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const p
     PLEAT_FAIL_IF(p.n_warps == 0, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "attention's plan: a multiprocessor has %d bytes of shared memory, a warp needs %u", max_smem,
                   k->warp_bytes);
-    const pleat__decode_fn fns[] = {k->fn, k->pieces_fn};
-    for (int i = 0; i < 2; i++)
-        PLEAT_CUDA_TRY(
-            cudaFuncSetAttribute((const void *)fns[i], cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.smem_bytes),
-            "attention's plan", err);
+    const pleat__decode_fn fn = schedule == PLEAT__DEVICE_FIXED_SPLITS ? k->pieces_fn : k->fn;
+    PLEAT_CUDA_TRY(
+        cudaFuncSetAttribute((const void *)fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.smem_bytes),
+        "attention's plan", err);
     *plan = p;
     return PLEAT_OK;
 }
@@ -184,20 +179,10 @@ pleat_status pleat__device_attn_check_view(const pleat__device_attn_plan *p, con
     return PLEAT_OK;
 }
 
-pleat__pieces pleat__device_attn_pieces(const pleat__device_attn_plan *p, const pleat__device_view *v) {
-    const uint32_t most = p->n_blocks / p->n_kv_heads;
-    const bool is_one = v->n_seqs == 1 && pleat__is_format(v->layouts[0].format, v->layouts[1].format);
-    if (p->schedule == PLEAT__DEVICE_FIXED_SPLITS) return {p->n_pieces, p->piece_tiles};
-    if (p->schedule == PLEAT__DEVICE_EQUAL_SHARES && is_one && most >= LEAST_PIECES_OF_ONE)
-        return {most, p->piece_tiles};
-    return {0, 0};
-}
-
-uint32_t pleat__device_attn_blocks(const pleat__device_attn_plan *p, const pleat__device_view *v) {
-    const uint64_t n_lanes = (uint64_t)v->n_seqs * p->n_kv_heads;
-    const uint64_t n_pieces = n_lanes * pleat__device_attn_pieces(p, v).most;
+uint32_t pleat__device_attn_blocks(const pleat__device_attn_plan *p, uint32_t n_seqs) {
+    const uint64_t n_lanes = (uint64_t)n_seqs * p->n_kv_heads, n_pieces = n_lanes * p->n_pieces;
     if (p->schedule == PLEAT__DEVICE_PER_LANE) return (uint32_t)n_lanes;
-    return n_pieces > 0 && n_pieces < p->n_blocks ? (uint32_t)n_pieces : p->n_blocks;
+    return p->schedule == PLEAT__DEVICE_FIXED_SPLITS && n_pieces < p->n_blocks ? (uint32_t)n_pieces : p->n_blocks;
 }
 
 pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, const pleat__device_attn_args *args,
@@ -227,9 +212,9 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off) + args->layer * lanes_cap;
     a.block_parts = (float *)(void *)(memory + plan->block_parts_off);
     a.places = (const pleat__piece_place *)(void *)(memory + plan->places_off) + args->layer * (plan->n_blocks + 1ull);
-    a.pieces = pleat__device_attn_pieces(plan, &args->view);
+    a.pieces = {plan->n_pieces, plan->piece_tiles};
     const pleat__decode_kernel *k = kernel_at(plan->kernel_idx);
-    pleat__launch(a.pieces.most ? k->pieces_fn : k->fn, pleat__device_attn_blocks(plan, &args->view),
-                  plan->n_warps * 32, plan->smem_bytes, stream, a);
+    pleat__launch(plan->schedule == PLEAT__DEVICE_FIXED_SPLITS ? k->pieces_fn : k->fn,
+                  pleat__device_attn_blocks(plan, args->view.n_seqs), plan->n_warps * 32, plan->smem_bytes, stream, a);
     return PLEAT_CUDA_LAUNCHED("attention", err);
 }

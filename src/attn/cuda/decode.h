@@ -61,7 +61,7 @@ typedef struct pleat__device_attn_plan {
     uint32_t n_warps;         /* of a block */
     uint32_t step_tiles;      /* of a warp's step */
     uint32_t n_pieces;        /* FIXED_SPLITS: of a lane, at most */
-    uint32_t piece_tiles;     /* of all pieces of a lane but its last, at least */
+    uint32_t piece_tiles;     /* FIXED_SPLITS: of all pieces of a lane but its last, at least */
     uint32_t smem_bytes;      /* of a block */
     uint32_t tile_units[2];   /* what a tile costs on either side: decode_schedule.cu */
     uint32_t lane_units;      /* what a lane costs besides its tiles */
@@ -69,7 +69,7 @@ typedef struct pleat__device_attn_plan {
     uint64_t lanes_off;       /* [n_layers][lanes_cap] */
     uint64_t arrivals_off;    /* [n_layers][lanes_cap] blocks that have left their part of a lane */
     uint64_t block_parts_off; /* [n_blocks][2], or [lanes_cap][n_pieces]; none if a lane has one block */
-    uint64_t places_off;      /* [n_layers][n_blocks + 1] where each block's pieces start; not PER_LANE */
+    uint64_t places_off;      /* FIXED_SPLITS: [n_layers][n_blocks + 1] where each block's pieces start */
     uint64_t workspace_bytes;
 } pleat__device_attn_plan;
 

@@ -326,16 +326,17 @@ pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, co
     for (int side = 0; side < 2; side++) a.tile_units[side] = plan->tile_units[side];
     a.lane_units = plan->lane_units;
     a.step_tiles = plan->step_tiles;
-    a.pieces = pleat__device_attn_pieces(plan, view);
+    a.pieces = {plan->n_pieces, plan->piece_tiles};
     a.places = (pleat__piece_place *)(void *)(memory + plan->places_off);
-    a.n_blocks = pleat__device_attn_blocks(plan, view);
+    a.n_blocks = pleat__device_attn_blocks(plan, view->n_seqs);
     a.n_blocks_cap = plan->n_blocks;
     const dim3 lanes((a.lanes_cap + 255) / 256, plan->n_layers);
-    if (a.pieces.most)
-        schedule_places<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
-    else if (plan->schedule == PLEAT__DEVICE_PER_LANE)
-        schedule_lanes<<<lanes, 256, 0, pleat__cuda_stream(stream)>>>(a);
-    else
-        schedule_shares<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+    switch (plan->schedule) {
+        case PLEAT__DEVICE_PER_LANE: schedule_lanes<<<lanes, 256, 0, pleat__cuda_stream(stream)>>>(a); break;
+        case PLEAT__DEVICE_FIXED_SPLITS:
+            schedule_places<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+            break;
+        default: schedule_shares<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+    }
     return PLEAT_CUDA_LAUNCHED("attention's schedule", err);
 }

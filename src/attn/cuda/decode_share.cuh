@@ -100,9 +100,8 @@ static inline const uint32_t *pleat__low_slots(const pleat__device_view *v) {
 pleat_status pleat__device_attn_check_view(const pleat__device_attn_plan *plan, const pleat__device_view *view,
                                            pleat_error *err);
 
-/* How a batch's lanes are cut; 0 at most: in shares.  And its thread blocks. */
-pleat__pieces pleat__device_attn_pieces(const pleat__device_attn_plan *plan, const pleat__device_view *view);
-uint32_t pleat__device_attn_blocks(const pleat__device_attn_plan *plan, const pleat__device_view *view);
+/* Thread blocks for a batch. */
+uint32_t pleat__device_attn_blocks(const pleat__device_attn_plan *plan, uint32_t n_seqs);
 
 /* ---- shares ------------------------------------------------------------------------------------------------ */
 
