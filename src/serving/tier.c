@@ -92,8 +92,9 @@ void pleat__serving_store(pleat_serving *s, const pleat__request *r, pleat__kept
     source from = {&s->backend, k->seq};
     head.body_bytes = s->backend.image_bytes(s->backend.ctx, k->seq, (pleat_seq){0});
     if (head.body_bytes == 0 || !pays(s, k->n_tokens, head.body_bytes)) return;
-    const uint64_t paused = pleat__serving_pause();
+    const uint64_t paused = pleat__serving_pause(), start_ns = s->backend.clock_ns(s->backend.ctx);
     (void)pleat_store_put(s->tier.store, &head, compute_ns(s, k->n_tokens), fill, &from);
+    s->step.swap_ns += s->backend.clock_ns(s->backend.ctx) - start_ns;
     pleat__serving_resume(s, paused, true);
 }
 

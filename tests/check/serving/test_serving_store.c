@@ -152,6 +152,56 @@ static void test_matrix(void) {
     folder_remove(&p.f);
 }
 
+/* Time as steps and images take it: a step a millisecond, what is stored four. */
+static struct {
+    uint64_t now_ns;
+    uint32_t n_stored;
+    pleat__backend on; /* the engine's */
+} timed;
+
+static uint64_t timed_ns(void *ctx) {
+    (void)ctx;
+    return timed.now_ns;
+}
+
+static pleat_status timed_run(void *ctx, const pleat_engine_item *items, uint32_t n, pleat_token *likeliest,
+                              pleat_error *err) {
+    timed.now_ns += 1000000;
+    return timed.on.run(ctx, items, n, likeliest, err);
+}
+
+static pleat_status timed_save_into(void *ctx, pleat_seq seq, void *data, uint64_t n_bytes) {
+    timed.now_ns += 4000000;
+    timed.n_stored++;
+    return timed.on.save_into(ctx, seq, data, n_bytes);
+}
+
+/* What a step stores teaches nothing about prices. */
+static void test_prices(void) {
+    NEEDS_STORE();
+    folder f;
+    rig r;
+    outcome out;
+    if (!load_once() || !folder_make(&f)) return;
+    pleat_store *s = store_open(&f, LARGE);
+    if (make(&r, "f16", s)) {
+        timed.on = r.serving->backend;
+        r.serving->backend.clock_ns = timed_ns;
+        r.serving->backend.run = timed_run;
+        r.serving->backend.save_into = timed_save_into;
+        for (uint32_t i = 0; i < 8; i++) {
+            const char salt[] = {(char)('a' + i), 0}; /* each is computed, and stored */
+            serve(&r, salt, &out);
+        }
+        const pleat_serving_stats st = stats_of(&r);
+        CHECK_EQ_U64(timed.n_stored, 8);
+        CHECK_NEAR(st.fixed_ns + st.chunk_ns + CHUNK * st.prompt_ns, 1e6, 5e4);
+    }
+    rig_free(&r);
+    pleat_store_close(&s);
+    folder_remove(&f);
+}
+
 static void test_matrix_servers(void) {
     redis server;
     if (!pleat__server_exists()) SKIP("this build has no hiredis");
@@ -604,6 +654,7 @@ static void test_hang_is_cancelled(void) {
 
 static const check_test tests[] = {{"matrix_gpu", test_matrix_gpu}, /* first: these fork */
                                    {"matrix", test_matrix},
+                                   {"prices", test_prices},
                                    {"matrix_servers", test_matrix_servers},
                                    {"damage", test_damage},
                                    {"refused", test_refused},
