@@ -20,7 +20,7 @@ extern "C" {
 #define MAX_LANES (1u << 20)
 #define ALIGN_BYTES 256u
 /* FIXED_SPLITS: a lane has so many pieces at most, and a piece about so many tiles at least.  One sequence would have smaller
- * ones, many larger: docs/GPU.md, "The same bits". */
+ * ones, many larger: docs/GPU-KERNELS.md, "Fixed splits". */
 #define MAX_PIECES 32u
 #define LEAST_PIECE_TILES 70u
 

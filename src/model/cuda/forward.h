@@ -73,8 +73,9 @@ pleat_status pleat__device_forward_prompt(pleat__device_forward *fw, pleat_devic
 
 /* Like pleat__device_forward_step(), and in the same pass a prompt of a sequence that is empty and not of the batch: each
  * product has the rows of both, so that weights are read once.  Its last token's logits and likeliest token are row n's.
- * Where is_fixed says how many rows share a product, where there are windows or blocks, or too many rows, it does not go:
- * mixes() says so. */
+ * Where is_fixed says how many rows share a product, where heads are made ready apart (as with windows), or where there are
+ * too many rows, it does not go: mixes() says so.  Nor with blocks, or for logits of more than the last token: those are
+ * the caller's to keep apart. */
 bool pleat__device_forward_mixes(const pleat__device_forward *fw, const pleat_device_cache *cache, uint32_t n,
                                  uint32_t n_tokens);
 pleat_status pleat__device_forward_mixed(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t n,
