@@ -51,9 +51,10 @@
  * was there before.  Close a sequence or take one out of the batch, and do the step again.
  *
  * Errors: PLEAT_E_ARG for arguments that cannot be, PLEAT_E_STATE for a call out of turn: both change nothing.
- * PLEAT_E_DEVICE when the GPU fails, after which the cache is good for destroy alone, and from every call of a build
- * without CUDA; PLEAT_E_MEMORY from create, and from calls that bring something to the host.  err may be NULL
- * everywhere.  A cache is driven from one thread, whose device it makes its own (cudaSetDevice).
+ * PLEAT_E_DEVICE when the GPU fails, and from every call of a build without CUDA; PLEAT_E_MEMORY from create, and from
+ * calls that bring something to the host.  After either, sequences of the step, the prompt or the fork are good for close
+ * alone.  Where the GPU itself has failed all calls are PLEAT_E_DEVICE, and the cache is good for destroy alone.  err may
+ * be NULL everywhere.  A cache is driven from one thread, whose device it makes its own (cudaSetDevice).
  */
 #ifndef PLEAT_DEVICE_CACHE_H
 #define PLEAT_DEVICE_CACHE_H

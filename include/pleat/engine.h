@@ -22,8 +22,9 @@
  *     written.
  *   - Images have no base.  They are the bytes that the CPU's engine writes of the same tokens, and each restores the
  *     other's.  With leankv pages must not be sealed, and no prompt be half read.  Sequences with blocks have none.
- *   - After PLEAT_E_RANGE all of the step's sequences are lost: PLEAT_E_STATE for a step, good for close alone.  After
- *     PLEAT_E_DEVICE the engine is good for destroy.
+ *   - After PLEAT_E_RANGE, PLEAT_E_DEVICE or PLEAT_E_MEMORY of a step all of its sequences are lost: PLEAT_E_STATE for a
+ *     step, good for close alone.  Others go on, unless the GPU itself has failed: then all calls are PLEAT_E_DEVICE, and
+ *     the engine is good for destroy alone.
  *   - pleat_engine_create() is PLEAT_E_DEVICE where there is no GPU, PLEAT_E_MEMORY with the bytes where it has too
  *     little memory, PLEAT_E_UNSUPPORTED for models and specs that have no kernels there; err says which.
  *

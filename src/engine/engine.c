@@ -3,6 +3,7 @@
  * engine.c: what engines on all devices have in common: their options, the checks of items.  The rest is the row of
  * operations (internal.h) that the options ask for.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/error.h"
@@ -179,7 +180,7 @@ pleat_status pleat_engine_image_head(const pleat_engine *e, pleat_image_head *ou
     pleat_image_head_default(&head);
     PLEAT_TRY(pleat_model_fingerprint(e->model, head.model));
     if (pleat_spec_takes_stats(&e->opt.spec))
-        memcpy(head.profile, pleat_stats_fingerprint(e->opt.stats), PLEAT_FINGERPRINT_CAP);
+        (void)snprintf(head.profile, sizeof head.profile, "%s", pleat_stats_fingerprint(e->opt.stats));
     head.n_layers = e->info.n_layers;
     head.n_q_heads = e->info.n_q_heads;
     head.n_kv_heads = e->info.n_kv_heads;

@@ -124,12 +124,12 @@ static pleat_status run_prompt(const step *s, uint32_t i) {
     pleat__engine_device *d = s->e->device;
     pleat__place *place = pleat__engine_place(s->e, item->seq);
     d->is_counted = false;
+    d->n_batch = 0; /* the cache's batch may be this sequence from here on, whether all goes well or not */
     const pleat_status status = pleat__device_forward_prompt(
         d->forward, d->cache, pleat__place_idx(s->e, place), place->n_tokens, item->tokens, item->n_tokens,
         item->n_logits, s->likeliest != NULL, item->logits, d->stream, s->err);
     if (status != PLEAT_OK && status != PLEAT_AGAIN && status != PLEAT_E_LIMIT) place->is_spoiled = true;
     PLEAT_TRY(status);
-    d->n_batch = 0; /* the cache's batch may be this sequence now */
     place->n_tokens += item->n_tokens;
     const uint32_t greedy = s->likeliest ? pleat__device_forward_greedy(d->forward)[0] : 0;
     return judge(s, i, item->logits, item->n_logits, greedy);
@@ -362,7 +362,8 @@ pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item 
         e->device->follows[i] = kind == FOLLOWS;
     }
     const pleat_status status = run_step(&s, e->device->is_prompt, e->device->follows);
-    for (uint32_t i = 0; status == PLEAT_E_RANGE && i < n_items; i++)
+    const bool is_undone = status == PLEAT_AGAIN || status == PLEAT_E_LIMIT;
+    for (uint32_t i = 0; status != PLEAT_OK && !is_undone && i < n_items; i++)
         pleat__engine_place(e, items[i].seq)->is_spoiled = true; /* some have gone on, and which is not told */
     for (uint32_t i = 0; status == PLEAT_OK && i < n_items; i++) note_prompt(e, &items[i]);
     const pleat_status counted =
