@@ -64,11 +64,6 @@ static __device__ __forceinline__ void pleat__bulk_copy(uint32_t to, const void 
                  : "memory");
 }
 
-/* It is to be in the level-2 cache by the time that it is copied. */
-static __device__ __forceinline__ void pleat__bulk_prefetch(const void *from, uint32_t n_bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(n_bytes) : "memory");
-}
-
 /* The same into the blocks of the cluster that `ranks` has bits of, each with its own barrier. */
 static __device__ __forceinline__ void pleat__bulk_copy_to(uint32_t to, const void *from, uint32_t n_bytes,
                                                            uint32_t bar, uint16_t ranks) {
